@@ -1,0 +1,1 @@
+"""The ground floor: pure, shared by every process; knows no server."""

@@ -1,0 +1,93 @@
+"""The bodies of items: what a run needs, why one did not run, how an attempt went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class PoisonItem(ValueError):
+    """An item that cannot be read; its batch goes on without it."""
+
+
+class Policy(msgspec.Struct, array_like=True, frozen=True):
+    """What the definition said about tries when the run was planned."""
+
+    overlap: str = "allow"
+    max_attempts: int = 5
+    backoff_seconds: float = 30.0
+    backoff_factor: float = 2.0
+    max_backoff_seconds: float = 3600.0
+    jitter: str = "full"
+    timeout_seconds: float = 300.0
+
+
+class Work(msgspec.Struct, array_like=True, frozen=True):
+    """What to run: carried from the definition, so nothing downstream asks Postgres.
+
+    ``payload`` is the JSON text as stored; None is SQL's NULL, b"null" is JSON's.
+    """
+
+    tenant: str
+    name: str
+    handler: str
+    payload: bytes | None
+    policy: Policy
+
+
+class Skip(msgspec.Struct, array_like=True, frozen=True):
+    """Scheduled times that did not run: one, or a long run of them summed up.
+
+    The item's own scheduled time is ``last``.
+    """
+
+    tenant: str
+    name: str
+    reason: str
+    first: int
+    last: int
+    count: int
+
+
+class Report(msgspec.Struct, array_like=True, frozen=True):
+    """What a worker says of an attempt. Instants in microseconds, UTC."""
+
+    tenant: str
+    name: str
+    worker: str
+    published_at: int
+    started_at: int
+    finished_at: int | None = None
+    error: str | None = None
+    output: str | None = None
+    work: bytes | None = None
+    """The ``Work`` of an attempt that did not succeed: settle needs it to try again."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def pack(body: Work | Skip | Report) -> bytes:
+    """A body as bytes."""
+    return _encoder.encode(body)
+
+
+def _reader(kind: type[Body]) -> Callable[[bytes], Body]:
+    decoder = msgspec.msgpack.Decoder(kind)
+
+    def read(body: bytes) -> Body:
+        try:
+            return decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise PoisonItem(f"not a {kind.__name__}: {error}") from None
+
+    return read
+
+
+work_of = _reader(Work)
+skip_of = _reader(Skip)
+report_of = _reader(Report)

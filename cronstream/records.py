@@ -1,0 +1,284 @@
+"""Records on the wire: batches of items, packed by column.
+
+A record on triggers, attempts, outcomes or a retry topic is one ``Batch``:
+items of one partition and one moment. A Faust record costs a hundred times an
+item, so the identities lie in packed integer columns and the items' bodies
+behind one another in a single byte string: who only routes never decodes a body.
+
+    schema, token, published_at, source      once a batch
+    kind        uint8   an item               what the item is (``Kind``)
+    job_id      int64                         \\
+    scheduled   int64   microseconds, UTC      > the run
+    request_id  int64   0: the schedule's own /
+    attempt     int32   from 1
+    ends        uint32                        where the item's body ends in ``bodies``
+    bodies      bytes                         msgpack of ``Work`` | ``Skip`` | ``Report``
+
+The frame is msgpack. A record that is not a batch raises ``PoisonRecord``; a
+body that cannot be read raises ``PoisonItem``, and the rest of its batch goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from cronstream.bodies import PoisonItem
+
+SCHEMA = 1
+MAX_ITEMS = 500
+MAX_BYTES = 256 * 1024
+
+Int64s = npt.NDArray[np.int64]
+
+
+class PoisonRecord(ValueError):
+    """A record that is not a batch of a known schema."""
+
+
+class Kind(IntEnum):
+    """What an item says. One numbering for all topics."""
+
+    RUN = 1
+    """triggers, attempts: run this (body: ``Work``)."""
+    SKIP = 2
+    """triggers: scheduled times that do not run, and why (body: ``Skip``)."""
+    CANCEL = 3
+    """triggers: the job was deleted; its retries end (body: empty)."""
+    STARTED = 10
+    """outcomes: a worker is about to run it (body: ``Report``)."""
+    SUCCEEDED = 11
+    """outcomes: the handler ended well (body: ``Report``; so for all below)."""
+    FAILED = 12
+    """outcomes: the handler said no, or broke."""
+    TIMED_OUT = 13
+    """outcomes: the handler was stopped at its deadline."""
+    LOST = 14
+    """outcomes: started, and its worker died before it ended."""
+    SKIPPED = 15
+    """outcomes: a policy decided against the run (body: ``Skip``)."""
+
+    @property
+    def is_end(self) -> bool:
+        """True for every outcome after which an attempt is over."""
+        return self > Kind.STARTED
+
+
+class Source(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """Where a decision came from: the input record, and which part of it this is."""
+
+    topic: str
+    partition: int
+    offset: int
+    part: int = 0
+
+
+class _Frame(msgspec.Struct, array_like=True, frozen=True):
+    schema: int
+    token: int
+    published_at: int
+    source: Source | None
+    kind: bytes
+    job_id: bytes
+    scheduled: bytes
+    request_id: bytes
+    attempt: bytes
+    ends: bytes
+    bodies: bytes
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One item of a batch, unpacked."""
+
+    kind: Kind
+    job_id: int
+    scheduled_us: int
+    request_id: int = 0
+    attempt: int = 1
+    body: bytes = b""
+
+    @property
+    def run(self) -> tuple[int, int, int]:
+        """The run's identity: (job_id, scheduled time, request_id)."""
+        return (self.job_id, self.scheduled_us, self.request_id)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The run's identity as text; equal for all its attempts."""
+        return idempotency_key(self.job_id, self.scheduled_us, self.request_id)
+
+
+def idempotency_key(job_id: int, scheduled_us: int, request_id: int = 0) -> str:
+    """``job-scheduled-request``, the scheduled time in microseconds."""
+    return f"{job_id}-{scheduled_us}-{request_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A record's items, by column. Columns are views: never written to."""
+
+    token: int
+    published_at: int
+    source: Source | None
+    kind: npt.NDArray[np.uint8]
+    job_id: Int64s
+    scheduled: Int64s
+    request_id: Int64s
+    attempt: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.uint32]
+    bodies: bytes
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def body(self, index: int) -> bytes:
+        """The undecoded body of one item."""
+        start = int(self.ends[index - 1]) if index else 0
+        return self.bodies[start : int(self.ends[index])]
+
+    def items(self) -> Iterator[Item]:
+        """The items one by one, bodies undecoded. Raises PoisonItem on an unknown kind."""
+        for index in range(len(self)):
+            yield self.item(index)
+
+    def item(self, index: int) -> Item:
+        """One item. Raises PoisonItem if this version does not know its kind."""
+        try:
+            kind = Kind(int(self.kind[index]))
+        except ValueError as error:
+            raise PoisonItem(str(error)) from None
+        return Item(
+            kind,
+            int(self.job_id[index]),
+            int(self.scheduled[index]),
+            int(self.request_id[index]),
+            int(self.attempt[index]),
+            self.body(index),
+        )
+
+    def select(self, keep: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Batch:
+        """The same batch with only some of its items (a mask or indices)."""
+        index = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
+        if len(index) == len(self) and keep.dtype == np.bool_:
+            return self
+        bodies = [self.body(int(i)) for i in index]
+        return Batch(
+            self.token,
+            self.published_at,
+            self.source,
+            self.kind[index],
+            self.job_id[index],
+            self.scheduled[index],
+            self.request_id[index],
+            self.attempt[index],
+            np.cumsum([len(body) for body in bodies], dtype=np.uint32),
+            b"".join(bodies),
+        )
+
+    def from_source(self, source: Source) -> Batch:
+        """The same items, said to come from ``source``."""
+        return Batch(
+            self.token,
+            self.published_at,
+            source,
+            self.kind,
+            self.job_id,
+            self.scheduled,
+            self.request_id,
+            self.attempt,
+            self.ends,
+            self.bodies,
+        )
+
+    def encode(self) -> bytes:
+        """The record's value."""
+        return _encoder.encode(
+            _Frame(
+                SCHEMA,
+                self.token,
+                self.published_at,
+                self.source,
+                self.kind.tobytes(),
+                self.job_id.tobytes(),
+                self.scheduled.tobytes(),
+                self.request_id.tobytes(),
+                self.attempt.tobytes(),
+                self.ends.tobytes(),
+                self.bodies,
+            )
+        )
+
+    @classmethod
+    def decode(cls, value: bytes | None) -> Batch:
+        """The batch of a record's value. Raises PoisonRecord, which says what is wrong."""
+        try:
+            frame = _decoder.decode(value or b"")
+        except msgspec.MsgspecError as error:
+            raise PoisonRecord(f"not a batch: {error}") from None
+        if frame.schema != SCHEMA:
+            raise PoisonRecord(f"batch schema {frame.schema}; this version reads {SCHEMA}")
+        try:
+            batch = cls(
+                frame.token,
+                frame.published_at,
+                frame.source,
+                np.frombuffer(frame.kind, np.uint8),
+                np.frombuffer(frame.job_id, np.int64),
+                np.frombuffer(frame.scheduled, np.int64),
+                np.frombuffer(frame.request_id, np.int64),
+                np.frombuffer(frame.attempt, np.int32),
+                np.frombuffer(frame.ends, np.uint32),
+                frame.bodies,
+            )
+        except ValueError as error:
+            raise PoisonRecord(f"a column is cut: {error}") from None
+        batch._check()
+        return batch
+
+    def _check(self) -> None:
+        count = len(self.kind)
+        columns = (self.job_id, self.scheduled, self.request_id, self.attempt, self.ends)
+        if any(len(column) != count for column in columns):
+            raise PoisonRecord("columns of unequal length")
+        last = int(self.ends[-1]) if count else 0
+        if last != len(self.bodies) or (count > 1 and bool(np.any(np.diff(self.ends.astype(np.int64)) < 0))):
+            raise PoisonRecord("the bodies do not fit their ends")
+
+    @classmethod
+    def of(cls, items: Sequence[Item], *, token: int, published_at: int, source: Source | None = None) -> Batch:
+        """Pack items into one batch."""
+        return cls(
+            token,
+            published_at,
+            source,
+            np.array([item.kind for item in items], np.uint8),
+            np.array([item.job_id for item in items], np.int64),
+            np.array([item.scheduled_us for item in items], np.int64),
+            np.array([item.request_id for item in items], np.int64),
+            np.array([item.attempt for item in items], np.int32),
+            np.cumsum([len(item.body) for item in items], dtype=np.uint32),
+            b"".join(item.body for item in items),
+        )
+
+
+def in_batches(items: Iterable[Item], max_items: int = MAX_ITEMS, max_bytes: int = MAX_BYTES) -> Iterator[list[Item]]:
+    """Cut a stream of items into lists that fit one record each."""
+    batch: list[Item] = []
+    size = 0
+    for item in items:
+        if batch and (len(batch) == max_items or size + len(item.body) > max_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += len(item.body)
+    if batch:
+        yield batch
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Frame)

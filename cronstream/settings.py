@@ -1,0 +1,174 @@
+"""Settings: one frozen model a process, read from ``CRONSTREAM_*`` variables.
+
+Units are in the names. A variable that no process knows is refused, with the
+nearest name that one does. Secrets are read from files and never printed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from cronstream.topics import Topics
+
+PREFIX = "CRONSTREAM_"
+
+
+class SettingsError(ValueError):
+    """A setting is missing, unknown or wrong; the message names the variable."""
+
+
+class Installation(BaseModel):
+    """What every process of one installation agrees on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    installation: str = Field("cronstream", pattern=r"^[a-z][a-z0-9_-]{0,40}$")
+    """Names the topics, the etcd keys, the consumer groups and the replication slot."""
+    postgres: str
+    """A libpq connection string, without the password."""
+    postgres_password_file: Path | None = None
+    kafka: str
+    """Bootstrap servers: host:port[,host:port]."""
+    etcd: str
+    """Endpoints: host:port[,host:port]."""
+    connect: str | None = None
+    """Kafka Connect's REST address; only the capture needs it."""
+    connect_secrets: str | None = None
+    """The properties file, as Connect sees it, that holds the capture's password."""
+    partitions: int = Field(4, ge=1, le=512)
+    """Partitions of the work topics: fixed when the installation is made."""
+    node: str = Field(default_factory=socket.gethostname, min_length=1)
+    """This process' name, unique in the installation."""
+    log_level: str = Field("INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
+
+    @property
+    def topics(self) -> Topics:
+        """The installation's topic names."""
+        return Topics(self.installation)
+
+    def postgres_dsn(self) -> str:
+        """The connection string with the password in it: hand it to the driver, show it to nobody."""
+        if self.postgres_password_file is None:
+            return self.postgres
+        try:
+            password = self.postgres_password_file.read_text().strip()
+        except OSError as error:
+            raise SettingsError(f"{PREFIX}POSTGRES_PASSWORD_FILE: {error}") from None
+        quoted = password.replace("\\", "\\\\").replace("'", "\\'")
+        return f"{self.postgres} password='{quoted}'"
+
+
+class CoordinatorSettings(Installation):
+    """Election, wheel and dispatch."""
+
+    lease_ttl_seconds: int = Field(5, ge=2, le=60)
+    trust_margin_seconds: float = Field(1.0, gt=0)
+    """Taken off the lease: at least the measured skew between boot clocks' rates."""
+    clock_tolerance_seconds: float = Field(0.5, gt=0)
+    """System and database clocks further apart than this end the term."""
+    clock_check_seconds: float = Field(5.0, gt=0)
+    horizon_seconds: float = Field(300.0, ge=10)
+    """How far ahead the wheel is loaded."""
+    tick_seconds: float = Field(0.005, gt=0, le=0.1)
+    """The longest pause between two looks at the wheel while something is due soon."""
+    transaction_items: int = Field(20_000, ge=1)
+    """The most items in one Kafka transaction."""
+    transaction_timeout_ms: int = Field(10_000, ge=1000)
+    audit_seconds: float = Field(5.0, gt=0)
+    audit_stale_seconds: float = Field(10.0, gt=0)
+    """An open change older than this is planned without the feed."""
+    dedup_window_seconds: float = Field(600.0, ge=60)
+    """Must equal the streams processes' window: half of it bounds unadvanced publishes."""
+
+    @model_validator(mode="after")
+    def _lease_outlives_margin(self) -> Self:
+        if self.trust_margin_seconds * 2 >= self.lease_ttl_seconds:
+            raise ValueError("trust_margin_seconds must be less than half of lease_ttl_seconds")
+        return self
+
+
+class StreamsSettings(Installation):
+    """Admission, settlement, status pages, history."""
+
+    data_dir: Path = Path(".local/streams")
+    """Where this process keeps its tables; one folder a process."""
+    status_host: str = "127.0.0.1"
+    status_port: int = Field(6066, ge=0, le=65535)
+    status_address: str | None = None
+    """How other streams processes reach this one; default host:port."""
+    dedup_window_seconds: float = Field(600.0, ge=60)
+    session_timeout_seconds: float = Field(6.0, ge=1)
+    history_batch_items: int = Field(20_000, ge=1)
+    history_linger_seconds: float = Field(0.2, gt=0)
+
+
+class WorkerSettings(Installation):
+    """Handlers, their slots and what they may do."""
+
+    slots: int = Field(100, ge=1)
+    """Attempts that run at once in this process."""
+    command_enabled: bool = False
+    """Whether the ``command`` handler may start programs on this machine."""
+    output_bytes: int = Field(16 * 1024, ge=0)
+    drain_seconds: float = Field(10.0, ge=0)
+    """How long running attempts may finish after SIGTERM or a revoked partition."""
+    session_timeout_seconds: float = Field(6.0, ge=1)
+
+
+class CaptureSettings(Installation):
+    """The Debezium connector and its watchdog."""
+
+    capture_postgres_host: str | None = None
+    """How Connect reaches Postgres, where that differs from this process' way."""
+    capture_postgres_port: int | None = None
+    capture_heartbeat_seconds: float = Field(2.0, gt=0)
+    capture_watch_seconds: float = Field(2.0, gt=0)
+
+
+ALL_MODELS: tuple[type[Installation], ...] = (
+    Installation,
+    CoordinatorSettings,
+    StreamsSettings,
+    WorkerSettings,
+    CaptureSettings,
+)
+# Read by the local stack and the demo, not by a process.
+_NEIGHBOURS = frozenset({"home"})
+
+_Model = TypeVar("_Model", bound=Installation)
+
+
+def known_variables() -> set[str]:
+    """Every variable that some process reads."""
+    fields = {name for model in ALL_MODELS for name in model.model_fields} | _NEIGHBOURS
+    return {PREFIX + name.upper() for name in fields}
+
+
+def read_settings(model: type[_Model], environ: Mapping[str, str]) -> _Model:
+    """Build ``model`` from the environment. Raises SettingsError, naming the variable."""
+    known = known_variables()
+    for variable in environ:
+        if variable.startswith(PREFIX) and variable not in known:
+            near = difflib.get_close_matches(variable, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"{variable}: no such setting{hint}")
+    values: dict[str, Any] = {
+        name: environ[PREFIX + name.upper()] for name in model.model_fields if environ.get(PREFIX + name.upper())
+    }
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_explain(problem) for problem in error.errors())) from None
+
+
+def _explain(problem: Any) -> str:
+    where = "_".join(str(part) for part in problem["loc"]).upper()
+    if problem["type"] == "missing":
+        return f"{PREFIX}{where} is not set"
+    return f"{PREFIX}{where}: {problem['msg']}" if where else str(problem["msg"])

@@ -1,0 +1,91 @@
+"""Topic names, and the partition of a job: equal for every producer and client.
+
+All names hang off the installation's name, so that two installations (or two
+tests) can share one broker. ``triggers``, ``attempts``, ``outcomes`` and
+``retry.due`` are co-partitioned by job id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DAY_MS = 24 * 3600 * 1000
+# Longer than the largest max_backoff (24 h), so that no retry outlives its records.
+WORK_RETENTION_MS = 3 * DAY_MS
+KEEP_LONG_MS = 14 * DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create: its name, partitions and broker settings."""
+
+    name: str
+    partitions: int
+    config: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names of one installation's topics."""
+
+    installation: str = "cronstream"
+
+    @property
+    def changes(self) -> str:
+        """Edits and heartbeats, captured by Debezium; one partition, so in commit order."""
+        return f"{self.installation}.changes"
+
+    @property
+    def triggers(self) -> str:
+        """What the leader publishes."""
+        return f"{self.installation}.triggers"
+
+    @property
+    def attempts(self) -> str:
+        """What workers run."""
+        return f"{self.installation}.attempts"
+
+    @property
+    def outcomes(self) -> str:
+        """How attempts began and ended, and what did not run."""
+        return f"{self.installation}.outcomes"
+
+    @property
+    def dead_letter(self) -> str:
+        """What is set aside, with its reason; nothing is just dropped."""
+        return f"{self.installation}.dead-letter"
+
+    def specs(self, partitions: int) -> list[TopicSpec]:
+        """Every topic that an installation needs before its processes start."""
+        work = {"cleanup.policy": "delete", "retention.ms": str(WORK_RETENTION_MS)}
+        keep = {"cleanup.policy": "delete", "retention.ms": str(KEEP_LONG_MS)}
+        return [
+            TopicSpec(self.changes, 1, work),
+            TopicSpec(self.triggers, partitions, work),
+            TopicSpec(self.attempts, partitions, work),
+            TopicSpec(self.outcomes, partitions, work),
+            TopicSpec(self.dead_letter, partitions, keep),
+        ]
+
+
+def partition_of(job_id: int, partitions: int) -> int:
+    """murmur2 of the job id as text, as Java and Faust clients compute it."""
+    return (murmur2(str(job_id).encode()) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 (seed 0x9747b28c), unsigned."""
+    length = len(data)
+    m = 0x5BD1E995
+    mask = 0xFFFFFFFF
+    h = (0x9747B28C ^ length) & mask
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & mask
+        k = (k ^ (k >> 24)) * m & mask
+        h = (h * m & mask) ^ k
+    tail = data[whole:]
+    if tail:
+        h = (h ^ int.from_bytes(tail, "little")) * m & mask
+    h = (h ^ (h >> 13)) * m & mask
+    return h ^ (h >> 15)

@@ -1,0 +1,126 @@
+"""The ground floor: batches on the wire, partitions, settings, clocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronstream.bodies import PoisonItem, Policy, Work, pack, work_of
+from cronstream.clock import Anchor, FakeClock, iso, to_datetime, to_us
+from cronstream.records import Batch, Item, Kind, PoisonRecord, Source, in_batches
+from cronstream.settings import CoordinatorSettings, SettingsError, WorkerSettings, read_settings
+from cronstream.topics import murmur2, partition_of
+
+ids = st.integers(min_value=-(2**63), max_value=2**63 - 1)
+items = st.builds(Item, st.sampled_from(Kind), ids, ids, ids, st.integers(0, 2**31 - 1), st.binary(max_size=40))
+
+
+@given(st.lists(items, max_size=20))
+def test_a_batch_comes_back_as_it_was(given_items: list[Item]) -> None:
+    source = Source("t", 1, 2, 3)
+    batch = Batch.decode(Batch.of(given_items, token=7, published_at=9, source=source).encode())
+    assert list(batch.items()) == given_items
+    assert (batch.token, batch.published_at, batch.source) == (7, 9, source)
+
+
+@given(st.lists(items, max_size=20), st.data())
+def test_a_selection_holds_the_chosen_items(given_items: list[Item], data: st.DataObject) -> None:
+    mask = data.draw(st.lists(st.booleans(), min_size=len(given_items), max_size=len(given_items)))
+    batch = Batch.of(given_items, token=1, published_at=1).select(np.array(mask, np.bool_))
+    assert list(batch.items()) == [item for item, kept in zip(given_items, mask, strict=True) if kept]
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_poison_and_nothing_else(noise: bytes) -> None:
+    with pytest.raises(PoisonRecord):
+        Batch.decode(noise)
+
+
+def test_a_cut_batch_is_poison() -> None:
+    value = Batch.of([Item(Kind.RUN, 1, 2, body=b"abc")], token=1, published_at=1).encode()
+    for cut in range(len(value)):
+        with pytest.raises(PoisonRecord):
+            Batch.decode(value[:cut])
+
+
+def test_a_bad_body_is_poison_alone() -> None:
+    with pytest.raises(PoisonItem):
+        work_of(b"\xc1")
+    work = Work("t", "n", "http", b"{}", Policy())
+    assert work_of(pack(work)) == work
+
+
+@given(st.lists(items, max_size=30), st.integers(1, 7), st.integers(1, 60))
+def test_batches_lose_nothing_and_keep_their_bounds(given_items: list[Item], most: int, size: int) -> None:
+    batches = list(in_batches(given_items, most, size))
+    assert [item for batch in batches for item in batch] == given_items
+    assert all(len(batch) <= most for batch in batches)
+    assert all(sum(len(item.body) for item in batch) <= size for batch in batches if len(batch) > 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    # Values of org.apache.kafka.common.utils.UtilsTest, as signed 32-bit.
+    [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536), (b"abc", 479470107)],
+)
+def test_murmur2_agrees_with_kafka(data: bytes, expected: int) -> None:
+    assert murmur2(data) == expected & 0xFFFFFFFF
+
+
+@given(ids, st.integers(1, 64))
+def test_partitions_are_in_range(job_id: int, partitions: int) -> None:
+    assert 0 <= partition_of(job_id, partitions) < partitions
+
+
+ENV = {"CRONSTREAM_POSTGRES": "host=x", "CRONSTREAM_KAFKA": "k:1", "CRONSTREAM_ETCD": "e:1"}
+
+
+def test_settings_come_from_variables() -> None:
+    settings = read_settings(CoordinatorSettings, {**ENV, "CRONSTREAM_LEASE_TTL_SECONDS": "7", "HOME": "/"})
+    assert settings.lease_ttl_seconds == 7
+    assert settings.topics.triggers == "cronstream.triggers"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"CRONSTREAM_KAFKA": ""}, "CRONSTREAM_KAFKA is not set"),
+        ({"CRONSTREAM_SLOT": "1"}, "did you mean CRONSTREAM_SLOTS?"),
+        ({"CRONSTREAM_SLOTS": "none"}, "CRONSTREAM_SLOTS: "),
+        ({"CRONSTREAM_INSTALLATION": "A B"}, "CRONSTREAM_INSTALLATION: "),
+    ],
+)
+def test_wrong_settings_name_their_variable(change: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingsError, match=says.replace("?", r"\?")):
+        read_settings(WorkerSettings, {**ENV, **change})
+
+
+def test_the_margin_must_fit_the_lease() -> None:
+    with pytest.raises(SettingsError, match="trust_margin_seconds"):
+        read_settings(CoordinatorSettings, {**ENV, "CRONSTREAM_LEASE_TTL_SECONDS": "2"})
+
+
+def test_the_password_is_read_from_its_file(tmp_path: object) -> None:
+    from pathlib import Path
+
+    secret = Path(str(tmp_path)) / "password"
+    secret.write_text("it's\\secret\n")
+    settings = read_settings(WorkerSettings, {**ENV, "CRONSTREAM_POSTGRES_PASSWORD_FILE": str(secret)})
+    assert settings.postgres_dsn() == r"host=x password='it\'s\\secret'"
+    assert "secret'" not in repr(settings)
+
+
+def test_an_anchor_runs_on_boot_time_alone() -> None:
+    clock = FakeClock(wall_us=1_000_000, boot_ns=5_000)
+    anchor = Anchor(2_000_000, clock.boot_ns())
+    clock.step_wall(3600)
+    clock.advance(1.5)
+    assert anchor.now_us(clock.boot_ns()) == 3_500_000
+
+
+def test_instants_are_exact_both_ways() -> None:
+    instant = 1_772_953_200_000_001
+    assert to_us(to_datetime(instant)) == instant
+    assert iso(1_772_953_200_000_000) == "2026-03-08T07:00:00Z"
