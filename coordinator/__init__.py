@@ -1,0 +1,1 @@
+"""Decides when: election, timing wheel, change feed, load and advance, dispatch."""
