@@ -26,7 +26,7 @@ set: several skipped times that fall on one instant, or on a real match, are one
 Searches end: a date that matches at all does so within 40 years (29 February on a given
 weekday, over a century), so a search that passes `SEARCH_YEARS` without a match, for instance
 because every match lies in a gap and is skipped, answers None, as does one that reaches the
-end of the year 9998.
+end of the year 9998. Before the year 2 nothing fires.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DST_OVERLAP = ("auto", "first", "second", "both")
 SEARCH_YEARS = 50
 _SEARCH_MONTHS = 12 * SEARCH_YEARS
 _SEARCH_SECONDS = SEARCH_YEARS * 366 * DAY
-_FIRST_SECOND = days_before_year(1) * DAY
+_FIRST_SECOND = days_before_year(2) * DAY
 _LAST_SECOND = days_before_year(LAST_YEAR) * DAY
 _NO_MINUTE = 2**61
 _ANY_SHIFT = DAY
@@ -153,18 +153,26 @@ class CompiledCron:
             if i >= len(offsets):
                 return None
             begin = starts[i]
-            if self.shift and self._gap_matches(begin, offset, offsets[i]):
+            if self.shift and wall < begin + offsets[i]:  # the first match lies in the gap
                 return begin * SECOND_US if begin < limit else None
+            # Stretches that end long before the first match hold none: over them in one step.
+            if (ahead := min(bisect_right(starts, wall - 2 * _ANY_SHIFT), len(offsets)) - 1) > i:
+                i, begin = ahead, starts[ahead]
         return None
 
-    def _gap_matches(self, at: int, before: int, after: int) -> bool:
-        """Does the change of offset at the UTC second skip a matching wall time?"""
-        return before < after and self._first_wall(at + before) < at + after
+    def moved(self, t_us: int) -> bool:
+        """Was the fire at `t_us` moved there by a gap: is its wall time none of the expression's own?"""
+        wall = t_us // SECOND_US + self.zone.offset_at(t_us // SECOND_US)
+        return self._first_wall(wall) != wall
 
-    def matches(self, second: int) -> bool:
-        """Is the wall time at this UTC second one of the expression's own?"""
-        wall = second + self.zone.offset_at(second)
-        return self._first_wall(wall) == wall
+    def skipped_wall(self, at: int, before: int, after: int) -> int | None:
+        """The first matching wall second that a change of offset skips."""
+        wall = self._first_wall(at + before)
+        return wall if wall < at + after else None
+
+    def every_hour(self) -> bool:
+        """Does every hour of the day hold a match?"""
+        return all(self.minutes >> (60 * hour) & ((1 << 60) - 1) for hour in range(24))
 
     def count(self, first_us: int, last_us: int) -> int:
         """How many instants lie in [first_us, last_us]; the cost is that of its months."""
@@ -185,7 +193,7 @@ class CompiledCron:
                 total += self._count_walls(low, high)
             if (
                 i and self.shift and first <= start
-                and self._gap_matches(start, offsets[i - 1], offset)
+                and self.skipped_wall(start, offsets[i - 1], offset) is not None
                 and self._first_wall(start + offset) != start + offset
             ):  # fmt: skip
                 total += 1

@@ -8,6 +8,14 @@ would have been accepted. `hint` is the remedy, when there is one beyond "write 
 from __future__ import annotations
 
 _QUOTED_CHARS = 40
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def quoted(value: object) -> str:
@@ -15,7 +23,7 @@ def quoted(value: object) -> str:
     if isinstance(value, str):
         shown = ascii(value[:_QUOTED_CHARS])[1:-1]
         return f'"{shown}{"…" if len(value) > _QUOTED_CHARS else ""}"'
-    return f"{type(value).__name__} value"
+    return _KINDS.get(type(value), "a value of another kind")
 
 
 class ScheduleError(ValueError):

@@ -19,6 +19,8 @@ import re
 from dataclasses import dataclass
 
 from cronstream.schedule.errors import ScheduleError
+from cronstream.schedule.tzif import days_before_year
+from cronstream.schedule.zones import LAST_YEAR
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -27,6 +29,9 @@ DAY_US = 24 * HOUR_US
 MIN_EVERY_US = SECOND_US
 MAX_EVERY_US = 36_525 * DAY_US
 """a hundred years"""
+
+LAST_US = days_before_year(LAST_YEAR) * DAY_US
+"""where all searches end"""
 
 _UNITS = {
     MINUTE_US: "m min mins minute minutes",
@@ -129,14 +134,13 @@ class Every:
     anchor_us: int
 
     def next_after(self, t_us: int) -> int | None:
-        if t_us < self.anchor_us:
-            return self.anchor_us
-        return t_us + self.period_us - (t_us - self.anchor_us) % self.period_us
+        following = max(self.anchor_us, t_us + self.period_us - (t_us - self.anchor_us) % self.period_us)
+        return following if following < LAST_US else None
 
     def count(self, first_us: int, last_us: int) -> int:
         """How many fires lie in [first_us, last_us]."""
         before = max(0, -((self.anchor_us - first_us) // self.period_us))
-        return max(0, (last_us - self.anchor_us) // self.period_us + 1 - before)
+        return max(0, (min(last_us, LAST_US - 1) - self.anchor_us) // self.period_us + 1 - before)
 
 
 @dataclass(frozen=True, slots=True)
