@@ -1,0 +1,44 @@
+# cronstream: every command of the checkout. `make` alone prints this list.
+
+PYTHON ?= python3.11
+# The environment's own python: what `make install` makes.
+VENV := .venv/bin/python
+# More for pytest: make test PYTEST="-k wheel -x"
+PYTEST ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check lint format up down status
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## install what is missing on this machine, nothing twice
+	@$(PYTHON) -m stack install
+
+demo: install ## set everything up and run the main job for a minute
+	@$(VENV) -m demo
+
+test: install ## set everything up and run the whole test suite (more for pytest: PYTEST="-k name -x")
+	@$(VENV) -m pytest tests $(PYTEST)
+
+check: install lint ## the fast part: lint, types, import contracts, unit and property tests
+	@$(VENV) -m pytest tests/unit tests/properties $(PYTEST)
+
+lint: install ## ruff, mypy --strict, import contracts
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+format: install ## let ruff rewrite what it can
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+up: install ## start servers and processes; prints the ports, which are in .local/env as well
+	@$(PYTHON) -m stack up --all
+
+down: ## stop them; leaves nothing running (the data stays: python3.11 -m stack down --wipe)
+	@$(PYTHON) -m stack down
+
+status: ## what runs, where, and how large it is
+	@$(PYTHON) -m stack status

@@ -1,0 +1,32 @@
+"""The secret files that docker-compose.yml mounts, generated once.
+
+Containers read them under other user ids, so the files themselves are
+readable and the folder that holds them is closed.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from stack.home import ROLE
+from stack.paths import LOCAL
+from stack.waiting import say
+
+FOLDER = LOCAL / "compose" / "secrets"
+
+
+def write() -> None:
+    """Make what is missing; existing passwords stay, since the databases know them."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    FOLDER.chmod(0o700)
+    for name in ("postgres_superuser_password", "postgres_password"):
+        file = FOLDER / name
+        if not file.exists():
+            file.write_text(secrets.token_hex(24))
+            file.chmod(0o444)
+    password = (FOLDER / "postgres_password").read_text()
+    properties = FOLDER / "connect.properties"
+    if not properties.exists():
+        properties.write_text(f"postgres.user={ROLE}\npostgres.password={password}\n")
+        properties.chmod(0o444)
+    say(f"secrets are in {FOLDER}")

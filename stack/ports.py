@@ -1,0 +1,42 @@
+"""Free ports, chosen once and kept.
+
+They lie below the range from which the kernel takes ports for outgoing
+connections, so that a server which restarts finds its own port free.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Collection
+
+FIRST, LAST = 20_000, 31_999
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # Only a listener counts, not the remains of closed connections.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def choose(taken: Collection[int] = ()) -> int:
+    """A free port that is not in ``taken``."""
+    for port in random.SystemRandom().sample(range(FIRST, LAST + 1), 500):
+        if port not in taken and is_free(port):
+            return port
+    raise OSError(f"no free port between {FIRST} and {LAST}")
+
+
+def answers(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,166 @@
+"""The real servers together: up, down, status; and one by one for fault tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from stack import process
+from stack.connect import CONNECT
+from stack.errors import StackError
+from stack.etcd import ETCD
+from stack.home import Home
+from stack.kafka import KAFKA
+from stack.paths import DEFAULT_HOME, LOCAL
+from stack.postgres import POSTGRES
+from stack.server import Server
+from stack.waiting import Stopwatch, progress, say, wait_until
+
+SERVERS: dict[str, Server] = {server.name: server for server in (POSTGRES, ETCD, KAFKA, CONNECT)}
+
+
+def up(home: Home, *, quiet: bool = False) -> float:
+    """Start what does not run, all at once; return when all are ready, with the seconds it took.
+
+    Running servers are left alone; dead ones come back on their ports and data.
+    When one fails, those that this call started are stopped again.
+    """
+    with home.exclusively():
+        missing = [name for name in SERVERS if not home.is_running(name)]
+        if len(missing) == len(SERVERS):
+            home.release_taken_ports()
+        watch = Stopwatch()
+        waiting = set(SERVERS)
+
+        def bring(name: str) -> None:
+            start(home, name)
+            waiting.discard(name)
+            if not quiet and name in missing:
+                say(f"  {name} is ready at 127.0.0.1:{home.port(SERVERS[name].ports[0])} ({watch.seconds:.1f} s)")
+
+        try:
+            with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
+                _all_at_once(bring, SERVERS)
+        except BaseException:
+            _stop_all(home, missing)
+            raise
+        text = home.write_env()
+        if home.path == DEFAULT_HOME.resolve():
+            (LOCAL / "env").write_text(text)
+        return watch.seconds
+
+
+def down(home: Home, *, wipe: bool = False) -> float:
+    """Stop every server that ``up`` started; with ``wipe`` delete their data too."""
+    if not home.path.exists():
+        return 0.0
+    watch = Stopwatch()
+    with home.exclusively():
+        _stop_all(home, SERVERS)
+        home.env_file.unlink(missing_ok=True)
+        if home.path == DEFAULT_HOME.resolve():
+            (LOCAL / "env").unlink(missing_ok=True)
+    if wipe:
+        home.wipe()
+    return watch.seconds
+
+
+def start(home: Home, name: str) -> None:
+    """Start one server on its port and data, and return once it is ready. A running one is only waited for."""
+    launch(home, name)
+    wait_ready(home, name)
+
+
+def launch(home: Home, name: str) -> None:
+    """Start one server without waiting until it is ready."""
+    home.create()
+    if home.is_running(name):
+        return
+    prepared = SERVERS[name].prepare(home)
+    process.spawn(
+        prepared.argv,
+        pid_file=home.pid_file(name),
+        log_file=home.log_file(name),
+        environment=prepared.environment,
+        folder=prepared.folder,
+    )
+
+
+def wait_ready(home: Home, name: str) -> None:
+    """Wait until a started server answers. Raises StackError with its last log lines."""
+    server = SERVERS[name]
+    died = threading.Event()
+
+    def settled() -> bool:
+        if not home.is_running(name):
+            died.set()
+        return died.is_set() or server.is_ready(home)
+
+    answered = wait_until(settled, server.ready_seconds)
+    if died.is_set() or not answered:
+        what = "ended while starting" if died.is_set() else f"was not ready after {server.ready_seconds:.0f} s"
+        log = home.log_file(name)
+        raise StackError(f"{name}: {what}. Its last log lines ({log}):\n{process.tail(log)}")
+
+
+def stop(home: Home, name: str) -> None:
+    """Stop one server in order."""
+    server = SERVERS[name]
+    process.stop(home.pid_file(name), server.stop_signal, server.stop_seconds)
+
+
+def kill(home: Home, name: str) -> None:
+    """Crash one server: SIGKILL for it and all its processes."""
+    process.kill(home.pid_file(name), family=True)
+
+
+def restart(home: Home, name: str) -> None:
+    """Stop one server in order and start it again."""
+    stop(home, name)
+    start(home, name)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One line of ``status``."""
+
+    name: str
+    running: bool
+    ready: bool
+    port: int
+    pid: int | None
+    megabytes: int
+
+
+def status(home: Home) -> list[State]:
+    """What each server does now."""
+    return [_state(home, server) for server in SERVERS.values()]
+
+
+def _state(home: Home, server: Server) -> State:
+    identity = process.running(home.pid_file(server.name))
+    return State(
+        name=server.name,
+        running=identity is not None,
+        ready=identity is not None and server.is_ready(home),
+        port=home.port(server.ports[0]),
+        pid=identity.pid if identity else None,
+        megabytes=process.resident_bytes(identity) // 2**20 if identity else 0,
+    )
+
+
+def _stop_all(home: Home, names: Iterable[str]) -> None:
+    """Connect goes first: it leaves its group and slot only while broker and Postgres are there."""
+    chosen = [name for name in SERVERS if name in set(names)]
+    with progress(lambda: "stopping " + ", ".join(name for name in chosen if home.is_running(name))):
+        if "connect" in chosen:
+            stop(home, "connect")
+        _all_at_once(lambda name: stop(home, name), chosen)
+
+
+def _all_at_once(action: Callable[[str], None], names: Iterable[str]) -> None:
+    with ThreadPoolExecutor(max_workers=len(SERVERS)) as pool:
+        for future in [pool.submit(action, name) for name in names]:
+            future.result()

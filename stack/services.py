@@ -1,0 +1,156 @@
+"""The product's own processes beside the servers: same pid files, same logs.
+
+They read their settings from CRONSTREAM_* variables alone, so what is started
+here is what any process manager would start.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stack import ports, process
+from stack.errors import StackError
+from stack.home import Home
+from stack.paths import CHECKOUT, VENV_PYTHON
+from stack.servers import SERVERS
+from stack.waiting import progress, say, wait_until
+
+START_SECONDS = 60.0
+STOP_SECONDS = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One process of the product, by the name that it has in the installation."""
+
+    name: str
+    module: str
+    has_status_page: bool = False
+
+
+SERVICES: dict[str, Service] = {
+    service.name: service
+    for service in (
+        Service("connectors", "connectors"),
+        Service("coordinator-1", "coordinator"),
+        Service("coordinator-2", "coordinator"),
+        Service("streams-1", "streams", has_status_page=True),
+        Service("sink-1", "streams.sink"),
+        Service("worker-1", "workers"),
+    )
+}
+
+
+def setup(home: Home, settings: Mapping[str, str] | None = None) -> None:
+    """Make the schema, the topics and the connector of an installation; harmless when they are there."""
+    argv = [str(VENV_PYTHON), "-m", "cli", "setup"]
+    environment = {**os.environ, **home.environment(), **(settings or {})}
+    log = home.log_file("setup")
+    with progress(lambda: "setting up schema, topics and capture"), log.open("wb") as out:
+        done = subprocess.run(
+            argv, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+        )
+    if done.returncode != 0:
+        raise StackError(f"setup: failed. Its last log lines ({log}):\n{process.tail(log)}")
+
+
+def up(
+    home: Home,
+    names: Sequence[str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    quiet: bool = False,
+) -> None:
+    """Start the named processes (all by default) that do not run; return when they are at work.
+
+    ``settings`` are CRONSTREAM_* variables beyond those of the home. When one
+    process fails, those that this call started are stopped again.
+    """
+    chosen = [SERVICES[name] for name in names or SERVICES]
+    missing = [service for service in chosen if not home.is_running(service.name)]
+    try:
+        for service in missing:
+            start(home, service, settings)
+        waiting = {service.name for service in missing}
+        with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
+            for service in missing:
+                _wait_at_work(home, service)
+                waiting.discard(service.name)
+    except BaseException:
+        for service in missing:
+            stop(home, service.name)
+        raise
+    if not quiet:
+        for service in missing:
+            at = f" at http://127.0.0.1:{status_port(home, service.name)}" if service.has_status_page else ""
+            say(f"  {service.name} runs{at}")
+
+
+def start(home: Home, service: Service, settings: Mapping[str, str] | None = None) -> None:
+    """Start one process without waiting. One that runs already is left alone.
+
+    Tests may start more of a kind: ``start(home, Service("worker-2", "workers"))``.
+    """
+    if home.is_running(service.name):
+        return
+    process.spawn(
+        [str(VENV_PYTHON), "-m", service.module],
+        pid_file=home.pid_file(service.name),
+        log_file=home.log_file(service.name),
+        environment={**os.environ, **environment(home, service), **(settings or {})},
+        folder=CHECKOUT,
+    )
+
+
+def environment(home: Home, service: Service) -> dict[str, str]:
+    """The variables of one process: the home's, its name, its folder, its status port."""
+    values = home.environment() | {"CRONSTREAM_NODE": service.name}
+    values["CRONSTREAM_DATA_DIR"] = str(home.path / "data" / service.name)
+    if service.has_status_page:
+        values["CRONSTREAM_STATUS_PORT"] = str(status_port(home, service.name))
+    return values
+
+
+def status_port(home: Home, name: str) -> int:
+    """Where the status pages of that streams process are."""
+    return home.port(name)
+
+
+def stop(home: Home, name: str) -> None:
+    """SIGTERM and wait; what is left after the deadline is killed."""
+    process.stop(home.pid_file(name), signal.SIGTERM, STOP_SECONDS)
+
+
+def kill(home: Home, name: str) -> None:
+    """SIGKILL for the process alone: what becomes of its children is its own promise."""
+    process.kill(home.pid_file(name), family=False)
+
+
+def down(home: Home) -> None:
+    """Stop every process of the product, those that tests added included; servers stay."""
+    names = sorted(file.stem for file in home.run.glob("*.pid") if file.stem not in SERVERS)
+    with progress(lambda: "stopping " + ", ".join(name for name in names if home.is_running(name))):
+        # All are told before any is waited for.
+        for name in names:
+            if identity := process.running(home.pid_file(name)):
+                process.send(identity, signal.SIGTERM)
+        for name in names:
+            stop(home, name)
+
+
+def _wait_at_work(home: Home, service: Service) -> None:
+    """A status page answers; other processes have loaded their code and are still alive."""
+
+    def settled() -> bool:
+        if not home.is_running(service.name):
+            return True
+        return not service.has_status_page or ports.answers(status_port(home, service.name))
+
+    answered = wait_until(settled, START_SECONDS)
+    if not answered or not home.is_running(service.name):
+        log = home.log_file(service.name)
+        raise StackError(f"{service.name}: did not start. Its last log lines ({log}):\n{process.tail(log)}")
