@@ -79,22 +79,23 @@ BEGIN
 END $$;
 
 -- The form of a cron expression: five or six fields of allowed characters, or a macro.
--- Raises through refuse(). A later migration replaces it by the full grammar.
-CREATE FUNCTION cronstream.check_cron(cron text) RETURNS void
+-- True, or raises through refuse(). A later migration replaces it by the full grammar.
+CREATE FUNCTION cronstream.check_cron(cron text) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
     IF cron ~ '^[ \t]*[0-9A-Za-z*,/#?()-]+([ \t]+[0-9A-Za-z*,/#?()-]+){4,5}[ \t]*$' AND length(cron) <= 1000
        OR lower(cron) = ANY (ARRAY['@yearly', '@annually', '@monthly', '@weekly', '@daily', '@midnight', '@hourly'])
     THEN
-        RETURN;
+        RETURN true;
     END IF;
     PERFORM cronstream.refuse('cron', 'is not a cron expression', cron,
         'Five fields (minute hour day month weekday), or six with leading seconds, parted by blanks; '
         'or one of @yearly @annually @monthly @weekly @daily @midnight @hourly.');
+    RETURN false;
 END $$;
 
--- What a handler needs of its payload. Raises through refuse().
-CREATE FUNCTION cronstream.check_payload(handler text, payload jsonb) RETURNS void
+-- What a handler needs of its payload: true, or raises through refuse().
+CREATE FUNCTION cronstream.check_payload(handler text, payload jsonb) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
     IF octet_length(payload::text) > 65536 THEN
@@ -124,86 +125,7 @@ BEGIN
                 coalesce(payload -> 'argv', payload)::text, '{"argv": ["/usr/bin/env", "true"]}');
         END IF;
     END IF;
-END $$;
-
--- Every check on a definition but the changed-row logic; a NULL in a NOT NULL
--- column passes here and is refused by its constraint. Order: cheap and common first.
-CREATE FUNCTION cronstream.check_definition(d cronstream.job_definitions) RETURNS void
-    LANGUAGE plpgsql AS $$
-DECLARE
-    -- what a Python datetime can hold, whatever the zone; keeps infinity out as well
-    earliest CONSTANT timestamptz := '0001-01-03 00:00:00+00';
-    latest   CONSTANT timestamptz := '9999-12-29 00:00:00+00';
-    years    CONSTANT text := 'A finite instant in the years 1 to 9999.';
-BEGIN
-    IF num_nonnulls(d.cron, d.every, d.run_at) <> 1 THEN
-        PERFORM cronstream.refuse(CASE WHEN d.cron IS NOT NULL OR num_nonnulls(d.every, d.run_at) = 0 THEN 'cron' ELSE 'every' END,
-            'is not the only schedule', format('cron %s, every %s, run_at %s',
-                coalesce(quote_literal(d.cron), 'NULL'), coalesce(quote_literal(d.every), 'NULL'), coalesce(quote_literal(d.run_at), 'NULL')),
-            'Set exactly one of cron, every and run_at.');
-    END IF;
-    IF d.cron IS NOT NULL THEN
-        PERFORM cronstream.check_cron(d.cron);
-    ELSIF d.every IS NOT NULL THEN
-        IF extract(month FROM d.every) <> 0 OR extract(year FROM d.every) <> 0 THEN
-            PERFORM cronstream.refuse('every', 'has months or years, which have no fixed length', d.every::text,
-                'Use days, hours, minutes and seconds; for calendar months use cron.');
-        ELSIF d.every < interval '1 second' THEN
-            PERFORM cronstream.refuse('every', 'is shorter than one second', d.every::text, 'At least one second.');
-        ELSIF d.every > interval '36500 days' THEN
-            PERFORM cronstream.refuse('every', 'is longer than 36500 days', d.every::text, 'At most 36500 days.');
-        END IF;
-    ELSIF d.run_at NOT BETWEEN earliest AND latest THEN
-        PERFORM cronstream.refuse('run_at', 'is out of range', d.run_at::text, years);
-    END IF;
-    IF d.anchor IS NOT NULL THEN
-        IF d.every IS NULL THEN
-            PERFORM cronstream.refuse('anchor', 'belongs to every', d.anchor::text, 'Leave it out, or set every.');
-        ELSIF d.anchor NOT BETWEEN earliest AND latest THEN
-            PERFORM cronstream.refuse('anchor', 'is out of range', d.anchor::text, years);
-        END IF;
-    END IF;
-    IF d.starts_at NOT BETWEEN earliest AND latest THEN
-        PERFORM cronstream.refuse('starts_at', 'is out of range', d.starts_at::text, years || ' Leave it out for no bound.');
-    ELSIF d.ends_at NOT BETWEEN earliest AND latest THEN
-        PERFORM cronstream.refuse('ends_at', 'is out of range', d.ends_at::text, years || ' Leave it out for no bound.');
-    ELSIF d.starts_at >= d.ends_at THEN
-        PERFORM cronstream.refuse('ends_at', format('is not after starts_at %L', d.starts_at), d.ends_at::text,
-            'starts_at must lie before ends_at.');
-    END IF;
-    IF d.timezone <> 'UTC' AND NOT EXISTS (SELECT FROM cronstream.zones z WHERE z.name = d.timezone) THEN
-        PERFORM cronstream.refuse('timezone', 'is not an IANA time zone', d.timezone, coalesce(
-            (SELECT format('Did you mean %s? ', z.name) FROM cronstream.zones z
-             WHERE lower(z.name) = lower(btrim(d.timezone)) OR lower(z.name) LIKE '%/' || lower(replace(btrim(d.timezone), ' ', '\_'))
-             ORDER BY length(z.name) LIMIT 1), '') || 'Exact names, as in cronstream.zones: Europe/Berlin, America/New_York, UTC.');
-    END IF;
-    -- U+0001 to U+001F, U+007F to U+009F, and the line and paragraph separators
-    IF d.name ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR d.name ~ '^ *$' OR length(d.name) > 255 THEN
-        PERFORM cronstream.refuse('name', 'is empty, too long or has control characters', d.name, 'One to 255 printable characters.');
-    ELSIF d.tenant <> 'default' AND
-          (d.tenant ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR d.tenant ~ '^ *$' OR length(d.tenant) > 255) THEN
-        PERFORM cronstream.refuse('tenant', 'is empty, too long or has control characters', d.tenant, 'One to 255 printable characters.');
-    END IF;
-    IF d.handler <> ALL (cronstream.handlers()) THEN
-        PERFORM cronstream.refuse('handler', 'is not known', d.handler, 'One of ' || array_to_string(cronstream.handlers(), ', ') || '.');
-    END IF;
-    PERFORM cronstream.check_payload(d.handler, d.payload);
-    -- one look at all that is nearly always left at its default; the reasons are found only when it fails
-    IF NOT (d.misfire_policy IN ('FIRE_NOW', 'SKIP', 'CATCH_UP')
-            AND d.overlap_policy IN ('allow', 'queue', 'skip')
-            AND d.dst_gap IN ('auto', 'shift', 'skip')
-            AND d.dst_overlap IN ('auto', 'first', 'second', 'both')
-            AND d.jitter IN ('full', 'equal', 'none')
-            AND d.misfire_grace BETWEEN interval '0' AND interval '366 days'
-            AND d.catch_up_limit BETWEEN 1 AND 10000
-            AND d.spread_seconds BETWEEN 0 AND 86400
-            AND d.max_attempts BETWEEN 1 AND 1000
-            AND d.backoff_seconds BETWEEN 0 AND 86400
-            AND d.backoff_factor BETWEEN 1 AND 100
-            AND d.max_backoff BETWEEN interval '0' AND interval '24 hours'
-            AND d.timeout_seconds > 0 AND d.timeout_seconds <= 86400) THEN
-        PERFORM cronstream.explain_bounds(d);
-    END IF;
+    RETURN true;
 END $$;
 
 -- Says which of the bounded columns is out of bounds. Called only when one is.
@@ -232,9 +154,18 @@ BEGIN
 END $$;
 
 -- BEFORE each row: validate, stamp the revision. An UPDATE that changes nothing keeps
--- its revision, by which the change trigger knows it.
+-- its revision, by which the change trigger knows it. A NULL in a NOT NULL column
+-- passes here and is refused by its constraint.
+-- One long function of plain IFs on purpose: PL/pgSQL evaluates those without the
+-- executor, a PERFORM or a composite argument costs as much as ten of them.
 CREATE FUNCTION cronstream.check_and_stamp() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- what a Python datetime can hold, whatever the zone; keeps infinity out as well
+    earliest CONSTANT timestamptz := '0001-01-03 00:00:00+00';
+    latest   CONSTANT timestamptz := '9999-12-29 00:00:00+00';
+    years    CONSTANT text := 'A finite instant in the years 1 to 9999.';
+    checked  boolean;
 BEGIN
     IF TG_OP = 'INSERT' THEN
         -- OVERRIDING SYSTEM VALUE could bring a used id back
@@ -253,7 +184,74 @@ BEGIN
             RETURN NEW;
         END IF;
     END IF;
-    PERFORM cronstream.check_definition(NEW);
+    IF num_nonnulls(NEW.cron, NEW.every, NEW.run_at) <> 1 THEN
+        PERFORM cronstream.refuse(CASE WHEN NEW.cron IS NOT NULL OR num_nonnulls(NEW.every, NEW.run_at) = 0 THEN 'cron' ELSE 'every' END,
+            'is not the only schedule', format('cron %s, every %s, run_at %s',
+                coalesce(quote_literal(NEW.cron), 'NULL'), coalesce(quote_literal(NEW.every), 'NULL'), coalesce(quote_literal(NEW.run_at), 'NULL')),
+            'Set exactly one of cron, every and run_at.');
+    END IF;
+    IF NEW.cron IS NOT NULL THEN
+        checked := cronstream.check_cron(NEW.cron);
+    ELSIF NEW.every IS NOT NULL THEN
+        IF extract(month FROM NEW.every) <> 0 OR extract(year FROM NEW.every) <> 0 THEN
+            PERFORM cronstream.refuse('every', 'has months or years, which have no fixed length', NEW.every::text,
+                'Use days, hours, minutes and seconds; for calendar months use cron.');
+        ELSIF NEW.every < interval '1 second' THEN
+            PERFORM cronstream.refuse('every', 'is shorter than one second', NEW.every::text, 'At least one second.');
+        ELSIF NEW.every > interval '36500 days' THEN
+            PERFORM cronstream.refuse('every', 'is longer than 36500 days', NEW.every::text, 'At most 36500 days.');
+        END IF;
+    ELSIF NEW.run_at NOT BETWEEN earliest AND latest THEN
+        PERFORM cronstream.refuse('run_at', 'is out of range', NEW.run_at::text, years);
+    END IF;
+    IF NEW.anchor IS NOT NULL THEN
+        IF NEW.every IS NULL THEN
+            PERFORM cronstream.refuse('anchor', 'belongs to every', NEW.anchor::text, 'Leave it out, or set every.');
+        ELSIF NEW.anchor NOT BETWEEN earliest AND latest THEN
+            PERFORM cronstream.refuse('anchor', 'is out of range', NEW.anchor::text, years);
+        END IF;
+    END IF;
+    IF NEW.starts_at NOT BETWEEN earliest AND latest THEN
+        PERFORM cronstream.refuse('starts_at', 'is out of range', NEW.starts_at::text, years || ' Leave it out for no bound.');
+    ELSIF NEW.ends_at NOT BETWEEN earliest AND latest THEN
+        PERFORM cronstream.refuse('ends_at', 'is out of range', NEW.ends_at::text, years || ' Leave it out for no bound.');
+    ELSIF NEW.starts_at >= NEW.ends_at THEN
+        PERFORM cronstream.refuse('ends_at', format('is not after starts_at %L', NEW.starts_at), NEW.ends_at::text,
+            'starts_at must lie before ends_at.');
+    END IF;
+    IF NEW.timezone <> 'UTC' AND NEW.timezone <> ALL (cronstream.zone_names()) THEN
+        PERFORM cronstream.refuse('timezone', 'is not an IANA time zone', NEW.timezone, coalesce(
+            (SELECT format('Did you mean %s? ', z.name) FROM cronstream.zones z
+             WHERE lower(z.name) = lower(btrim(NEW.timezone)) OR lower(z.name) LIKE '%/' || lower(replace(btrim(NEW.timezone), ' ', '\_'))
+             ORDER BY length(z.name) LIMIT 1), '') || 'Exact names, as in cronstream.zones: Europe/Berlin, America/New_York, UTC.');
+    END IF;
+    -- U+0001 to U+001F, U+007F to U+009F, and the line and paragraph separators
+    IF NEW.name ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR NEW.name ~ '^ *$' OR length(NEW.name) > 255 THEN
+        PERFORM cronstream.refuse('name', 'is empty, too long or has control characters', NEW.name, 'One to 255 printable characters.');
+    ELSIF NEW.tenant <> 'default' AND
+          (NEW.tenant ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR NEW.tenant ~ '^ *$' OR length(NEW.tenant) > 255) THEN
+        PERFORM cronstream.refuse('tenant', 'is empty, too long or has control characters', NEW.tenant, 'One to 255 printable characters.');
+    END IF;
+    IF NEW.handler <> ALL (cronstream.handlers()) THEN
+        PERFORM cronstream.refuse('handler', 'is not known', NEW.handler, 'One of ' || array_to_string(cronstream.handlers(), ', ') || '.');
+    END IF;
+    checked := cronstream.check_payload(NEW.handler, NEW.payload);
+    -- one look at all that is nearly always left at its default; the reasons are found only when it fails
+    IF NOT (NEW.misfire_policy IN ('FIRE_NOW', 'SKIP', 'CATCH_UP')
+            AND NEW.overlap_policy IN ('allow', 'queue', 'skip')
+            AND NEW.dst_gap IN ('auto', 'shift', 'skip')
+            AND NEW.dst_overlap IN ('auto', 'first', 'second', 'both')
+            AND NEW.jitter IN ('full', 'equal', 'none')
+            AND NEW.misfire_grace BETWEEN interval '0' AND interval '366 days'
+            AND NEW.catch_up_limit BETWEEN 1 AND 10000
+            AND NEW.spread_seconds BETWEEN 0 AND 86400
+            AND NEW.max_attempts BETWEEN 1 AND 1000
+            AND NEW.backoff_seconds BETWEEN 0 AND 86400
+            AND NEW.backoff_factor BETWEEN 1 AND 100
+            AND NEW.max_backoff BETWEEN interval '0' AND interval '24 hours'
+            AND NEW.timeout_seconds > 0 AND NEW.timeout_seconds <= 86400) THEN
+        PERFORM cronstream.explain_bounds(NEW);
+    END IF;
     NEW.updated_at := now();
     NEW.revision := nextval('cronstream.revisions');
     RETURN NEW;
