@@ -1,0 +1,1 @@
+"""Does it: consumes attempts, runs handlers, reports outcomes."""
