@@ -26,7 +26,8 @@ def prefix(folder: Path) -> list[str]:
         return []
     for capability in _CAPABILITIES:
         command = _setpriv(capability)
-        probe = subprocess.run([*command, "test", "-x", str(folder)], capture_output=True, cwd="/", check=False)
+        # Not `test -x`: access(2) leaves capabilities out of account.
+        probe = subprocess.run([*command, "stat", f"{folder}/."], capture_output=True, cwd="/", check=False)
         if probe.returncode == 0:
             return command
     raise StackError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from stack import process
@@ -42,7 +42,7 @@ def up(home: Home, *, quiet: bool = False) -> float:
 
         try:
             with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
-                _all_at_once(bring, SERVERS)
+                _all_at_once(bring, SERVERS, first_failure=lambda: _stop_all(home, missing))
         except BaseException:
             _stop_all(home, missing)
             raise
@@ -160,7 +160,19 @@ def _stop_all(home: Home, names: Iterable[str]) -> None:
         _all_at_once(lambda name: stop(home, name), chosen)
 
 
-def _all_at_once(action: Callable[[str], None], names: Iterable[str]) -> None:
+def _all_at_once(
+    action: Callable[[str], None], names: Iterable[str], first_failure: Callable[[], None] = lambda: None
+) -> None:
+    """Run the action for all names in parallel; the first error is raised, once all have ended.
+
+    ``first_failure`` is called as soon as one fails, to cut the others short.
+    """
     with ThreadPoolExecutor(max_workers=len(SERVERS)) as pool:
-        for future in [pool.submit(action, name) for name in names]:
+        futures = [pool.submit(action, name) for name in names]
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        failed = next((future for future in futures if future in done and future.exception()), None)
+        if failed is not None:
+            first_failure()
+            failed.result()
+        for future in futures:
             future.result()
