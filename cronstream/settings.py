@@ -64,7 +64,15 @@ class Installation(BaseModel):
         return f"{self.postgres} password='{quoted}'"
 
 
-class CoordinatorSettings(Installation):
+class Served(Installation):
+    """Where a process answers operators."""
+
+    status_host: str = "127.0.0.1"
+    status_port: int = Field(0, ge=0, le=65535)
+    """0 takes a free port; the address is published in etcd."""
+
+
+class CoordinatorSettings(Served):
     """Election, wheel and dispatch."""
 
     lease_ttl_seconds: int = Field(5, ge=2, le=60)
@@ -75,8 +83,6 @@ class CoordinatorSettings(Installation):
     clock_check_seconds: float = Field(5.0, gt=0)
     horizon_seconds: float = Field(300.0, ge=10)
     """How far ahead the wheel is loaded."""
-    tick_seconds: float = Field(0.005, gt=0, le=0.1)
-    """The longest pause between two looks at the wheel while something is due soon."""
     transaction_items: int = Field(20_000, ge=1)
     """The most items in one Kafka transaction."""
     transaction_timeout_ms: int = Field(10_000, ge=1000)
@@ -93,13 +99,11 @@ class CoordinatorSettings(Installation):
         return self
 
 
-class StreamsSettings(Installation):
+class StreamsSettings(Served):
     """Admission, settlement, status pages, history."""
 
     data_dir: Path = Path(".local/streams")
     """Where this process keeps its tables; one folder a process."""
-    status_host: str = "127.0.0.1"
-    status_port: int = Field(6066, ge=0, le=65535)
     status_address: str | None = None
     """How other streams processes reach this one; default host:port."""
     dedup_window_seconds: float = Field(600.0, ge=60)
@@ -133,6 +137,7 @@ class CaptureSettings(Installation):
 
 ALL_MODELS: tuple[type[Installation], ...] = (
     Installation,
+    Served,
     CoordinatorSettings,
     StreamsSettings,
     WorkerSettings,

@@ -1,0 +1,64 @@
+"""From what is due to records: batches by partition, packed straight from the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from coordinator.loaded import LoadedJobs
+from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, Kind, in_batches
+from cronstream.topics import partition_of
+
+Slots = npt.NDArray[np.int32]
+
+
+def due_batches(jobs: LoadedJobs, slots: Slots, *, token: int, published_at: int) -> Iterator[tuple[int, Batch]]:
+    """One RUN item a slot, at the instant that is armed, as (partition, batch) pairs."""
+    partitions = jobs.partition[slots]
+    order = np.argsort(partitions, kind="stable")
+    slots, partitions = slots[order], partitions[order]
+    starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
+    for start, end in zip(starts, [*starts[1:], len(slots)], strict=True):
+        yield from _cut(jobs, slots[start:end], int(partitions[start]), token, published_at)
+
+
+def _cut(jobs: LoadedJobs, slots: Slots, partition: int, token: int, published_at: int) -> Iterator[tuple[int, Batch]]:
+    bodies = [jobs.work[slot] for slot in slots.tolist()]
+    ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+    start = 0
+    while start < len(slots):
+        before = int(ends[start - 1]) if start else 0
+        fits = int(np.searchsorted(ends, before + MAX_BYTES, side="right"))
+        end = min(max(fits, start + 1), start + MAX_ITEMS)
+        part = slots[start:end]
+        count = len(part)
+        yield (
+            partition,
+            Batch(
+                token,
+                published_at,
+                None,
+                np.full(count, Kind.RUN, np.uint8),
+                jobs.job_id[part],
+                jobs.next_us[part],
+                np.zeros(count, np.int64),
+                np.ones(count, np.int32),
+                (ends[start:end] - before).astype(np.uint32),
+                b"".join(bodies[start:end]),
+            ),
+        )
+        start = end
+
+
+def item_batches(
+    items: Iterable[Item], *, partitions: int, token: int, published_at: int
+) -> Iterator[tuple[int, Batch]]:
+    """Single items, each job's in the order given, as (partition, batch) pairs."""
+    by_partition: dict[int, list[Item]] = {}
+    for item in items:
+        by_partition.setdefault(partition_of(item.job_id, partitions), []).append(item)
+    for partition, its_items in by_partition.items():
+        for batch in in_batches(its_items):
+            yield partition, Batch.of(batch, token=token, published_at=published_at)

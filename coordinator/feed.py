@@ -1,0 +1,92 @@
+"""The change feed: edits and heartbeats, as Debezium writes them to the changes topic.
+
+It starts at the end of the topic. Whatever was committed before stands in
+``job_changes`` until it is planned, and the reader plans every open change when
+a term begins; so no offset need be kept, and none can be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from coordinator.trust import TermOver
+from cronstream.changes import Change, Heartbeat, decode
+from cronstream.records import PoisonRecord
+from cronstream.settings import CoordinatorSettings
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = 5.0
+
+
+class Feed:
+    """Tells of each edit and heartbeat, in commit order, from a thread of its own."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        stop: threading.Event,
+        *,
+        changed: Callable[[int, int], None],
+        beat: Callable[[int], None],
+        end_term: Callable[[str], None],
+    ) -> None:
+        """``changed(job_id, change_id)`` and ``beat(committed_us)`` are called from the feed's thread."""
+        self._topic = settings.topics.changes
+        self._stop = stop
+        self._changed = changed
+        self._beat = beat
+        self._end_term = end_term
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": settings.kafka,
+                "group.id": f"{settings.installation}-coordinator-feed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "latest",
+                "fetch.wait.max.ms": 20,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+
+    def start(self) -> None:
+        """Stand at the end of the topic, then begin to listen. Raises TermOver."""
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=_TIMEOUT)
+            self._consumer.assign([TopicPartition(self._topic, 0, end)])
+        except KafkaException as error:
+            raise TermOver(f"{self._topic} cannot be read: {error.args[0].str()}") from None
+        self._thread.start()
+
+    def close(self) -> None:
+        """After the stop event was set."""
+        if self._thread.is_alive():
+            self._thread.join(2)
+        self._consumer.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                for message in self._consumer.consume(500, timeout=0.1):
+                    error = message.error()
+                    if error is None:
+                        self._read(message.value())
+                    else:
+                        log.warning("The change feed is disturbed: %s", error.str())
+        except Exception:
+            log.exception("The change feed failed")
+            self._end_term("the change feed failed")
+
+    def _read(self, value: bytes | None) -> None:
+        try:
+            event = decode(value)
+        except PoisonRecord as error:
+            log.error("A record on %s cannot be read; the audit will find the edit: %s", self._topic, error)
+            return
+        if isinstance(event, Change):
+            self._changed(event.job_id, event.change_id)
+        elif isinstance(event, Heartbeat):
+            self._beat(event.committed_ms * 1000)

@@ -1,0 +1,84 @@
+"""The jobs that the leader holds: one slot each, its facts in columns.
+
+A slot is a dense index, reused when a job leaves. The wheel knows only slots
+and instants; all else about a job stands here, in the row of its slot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from coordinator.rules import Rule
+from cronstream.records import Int64s
+from cronstream.topics import partition_of
+
+
+class LoadedJobs:
+    """Columns by slot. One thread owns them: the dispatcher's."""
+
+    def __init__(self, partitions: int, capacity: int = 1024) -> None:
+        self._partitions = partitions
+        self._slots: dict[int, int] = {}
+        self._free: list[int] = []
+        self.job_id: Int64s = np.zeros(capacity, np.int64)
+        self.next_us: Int64s = np.zeros(capacity, np.int64)
+        """The scheduled time that is armed."""
+        self.version: Int64s = np.zeros(capacity, np.int64)
+        """The version of the job's row in ``schedules`` once all that was handed to the writer is written."""
+        self.grace_us: Int64s = np.zeros(capacity, np.int64)
+        self.partition: npt.NDArray[np.int32] = np.zeros(capacity, np.int32)
+        self.rule: list[Rule] = []
+        self.work: list[bytes] = []
+        """The packed ``Work`` that each of the job's triggers carries."""
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def slot_of(self, job_id: int) -> int | None:
+        """The job's slot, or None if it is not held."""
+        return self._slots.get(job_id)
+
+    def hold(self, job_id: int, *, next_us: int, version: int, rule: Rule, work: bytes) -> int:
+        """Take a job in, or replace what is held of it; return its slot."""
+        slot = self._slots.get(job_id)
+        if slot is None:
+            slot = self._take_slot(job_id, rule, work)
+        self.next_us[slot] = next_us
+        self.version[slot] = version
+        self.grace_us[slot] = rule.grace_us
+        self.rule[slot] = rule
+        self.work[slot] = work
+        return slot
+
+    def release(self, slot: int) -> None:
+        """Let a job go; its slot may be reused."""
+        del self._slots[int(self.job_id[slot])]
+        self.rule[slot] = _NO_RULE
+        self.work[slot] = b""
+        self._free.append(slot)
+
+    def _take_slot(self, job_id: int, rule: Rule, work: bytes) -> int:
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = len(self.rule)
+            self.rule.append(rule)
+            self.work.append(work)
+            if slot == len(self.job_id):
+                self._grow()
+        self._slots[job_id] = slot
+        self.job_id[slot] = job_id
+        self.partition[slot] = partition_of(job_id, self._partitions)
+        return slot
+
+    def _grow(self) -> None:
+        size = len(self.job_id) * 5 // 4 + 1024
+        for name in ("job_id", "next_us", "version", "grace_us", "partition"):
+            old = getattr(self, name)
+            new = np.zeros(size, old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+
+_NO_RULE = Rule(None)

@@ -1,0 +1,140 @@
+"""One term, from fencing to its end.
+
+1. clocks compared, 2. Postgres fenced, 3. Kafka fenced, 4. the tail of triggers
+read and applied, 5. the parts started: writer, reader, feed, clock; then the
+dispatcher runs until the term is over or the process is asked to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+import sql
+from coordinator.arrivals import Mailbox
+from coordinator.database_clock import ClocksDiffer, DatabaseClock
+from coordinator.dispatcher import Dispatcher
+from coordinator.feed import Feed
+from coordinator.publisher import Publisher
+from coordinator.reader import Reader
+from coordinator.tail import apply_tail, read_tail
+from coordinator.trust import Term, TermOver
+from coordinator.writer import Writer
+from cronstream.clock import Clock
+from cronstream.settings import CoordinatorSettings
+from sql.queries import load
+
+log = logging.getLogger(__name__)
+queries = load("coordinator")
+
+# What a leader that is asked to stop still writes; the rest its successor reads off the log.
+_DRAIN_SECONDS = 0.3
+
+
+class Office:
+    """What one term holds. Made when elected, dropped when the term is over."""
+
+    def __init__(self, settings: CoordinatorSettings, term: Term, clock: Clock, stop: threading.Event) -> None:
+        self._settings = settings
+        self._term = term
+        self._clock = clock
+        self._stop_process = stop
+        self._stop = threading.Event()
+        self._database_clock = DatabaseClock(settings, clock)
+        self._began_ns = clock.boot_ns()
+        self._closing: list[Callable[[], None]] = [self._database_clock.close]
+        self.dispatcher: Dispatcher | None = None
+        self.reader: Reader | None = None
+        self.writer: Writer | None = None
+
+    def hold(self) -> None:
+        """Lead until the end. Raises TermOver; returns when the process is asked to stop."""
+        try:
+            self._take_office()
+            assert self.dispatcher is not None
+            self.dispatcher.run(self._stop_process)
+        except ClocksDiffer as error:
+            raise TermOver(str(error)) from None
+        except psycopg.Error as error:
+            raise TermOver(f"Postgres, while taking office: {str(error).strip()}") from None
+        finally:
+            self._stop.set()
+            for close in reversed(self._closing):
+                close()
+
+    def _take_office(self) -> None:
+        settings, term = self._settings, self._term
+        self._database_clock.read()
+        with sql.connect(settings, "office", autocommit=True) as connection:
+            token = self._fence_postgres(connection)
+            publisher = Publisher(settings, term)
+            publisher.fence()
+            stored = dict(connection.execute(queries["read_offsets"]).fetchall())
+            newest, ends = read_tail(settings, term, stored)
+            moved = apply_tail(connection, token, newest, ends)
+        log.info(
+            "took office",
+            extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},
+        )
+        self._start_parts(publisher, token)
+
+    def _fence_postgres(self, connection: psycopg.Connection[Any]) -> int:
+        row = connection.execute(
+            queries["raise_epoch"], {"revision": self._term.token, "node": self._settings.node}
+        ).fetchone()
+        if row is not None:
+            return int(row[0])
+        newest = connection.execute(queries["read_epoch"]).fetchone()
+        raise TermOver(
+            f"etcd's revision {self._term.token} is not above the epoch {newest and newest[0]}: was etcd wiped or "
+            "restored? When the old etcd is gone for good: cronstream adopt-etcd"
+        )
+
+    def _start_parts(self, publisher: Publisher, token: int) -> None:
+        settings, end_term = self._settings, self._end_term
+        mailbox = Mailbox()
+        reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term)
+        writer = Writer(settings, token, self._clock, unmatched=reader.unmatched, end_term=end_term)
+        feed = Feed(settings, self._stop, changed=reader.changed, beat=reader.beat, end_term=end_term)
+        self._closing += [
+            lambda: writer.stop(drain_seconds=_DRAIN_SECONDS if self._stop_process.is_set() else 0),
+            reader.join,
+            feed.close,
+        ]
+        self.dispatcher = Dispatcher(settings, self._term, token, self._database_clock, publisher, writer, mailbox)
+        self.reader, self.writer = reader, writer
+        self._term.on_over(mailbox.wake)
+        writer.start()
+        feed.start()
+        reader.start(writer)
+        self._database_clock.watch(self._stop, end_term)
+
+    def _end_term(self, reason: str) -> None:
+        self._term.end(reason)
+
+    def figures(self) -> dict[str, Any]:
+        """What this term has done so far; an answer for operators, read from other threads."""
+        dispatcher, reader, writer = self.dispatcher, self.reader, self.writer
+        if dispatcher is None or reader is None or writer is None:
+            return {}
+        now_second = self._database_clock.now_us() // 1_000_000
+        p50, p99 = dispatcher.lateness.quantiles_ms(now_second, (0.5, 0.99))
+        return {
+            "token": dispatcher.token,
+            "seconds_in_office": round((self._clock.boot_ns() - self._began_ns) / 1e9, 3),
+            "first_publish_seconds": dispatcher.first_publish_seconds(self._began_ns),
+            "loaded": dispatcher.loaded,
+            "loaded_through": reader.loaded_through,
+            "published": dispatcher.published,
+            "skipped": dispatcher.skipped,
+            "lateness_p50_ms": p50,
+            "lateness_p99_ms": p99,
+            "capture_lag_ms": dispatcher.capture_lag_ms,
+            "capture_missed": reader.capture_missed,
+            "writes_waiting": writer.waiting,
+            "oldest_write_seconds": round(writer.waiting_seconds(), 3),
+        }

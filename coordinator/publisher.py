@@ -1,0 +1,127 @@
+"""The triggers topic, written in transactions that the broker fences.
+
+Every leader produces under the same ``transactional.id``, so a newer leader's
+``init`` makes the broker refuse this one from then on. What can happen to a
+transaction, and what follows:
+
+    committed           the offsets are known; the caller goes on
+    aborted by us       published again, before anything newer
+    fenced, fatal       the term is over
+    commit timed out    the term is over: it may have landed or not, and only a
+                        successor, who reads the topic, can tell
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from coordinator.trust import Term, TermOver
+from cronstream.records import Batch
+from cronstream.settings import CoordinatorSettings
+
+log = logging.getLogger(__name__)
+
+_INIT_TIMEOUT = 10.0
+_COMMIT_TIMEOUT = 8.0
+
+
+class Publisher:
+    """One term's transactional producer. Used by one thread."""
+
+    def __init__(self, settings: CoordinatorSettings, term: Term) -> None:
+        self._topic = settings.topics.triggers
+        self._check = term.check
+        self._offsets: dict[int, int] = {}
+        self._failed: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": settings.kafka,
+                "client.id": f"{settings.node}-triggers",
+                "transactional.id": f"{settings.installation}-coordinator",
+                "transaction.timeout.ms": settings.transaction_timeout_ms,
+                "message.timeout.ms": settings.transaction_timeout_ms,
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": 1_000_000,
+                "message.max.bytes": 2_000_000,
+                "logger": logging.getLogger("coordinator.librdkafka"),
+            }
+        )
+
+    def fence(self) -> None:
+        """Make the broker refuse every older leader. Raises TermOver."""
+        self._check()
+        try:
+            self._producer.init_transactions(_INIT_TIMEOUT)
+        except KafkaException as error:
+            raise TermOver(f"init_transactions: {error.args[0].str()}") from None
+        # An ex-leader that was paused in here would fence its successor: trust is asked again.
+        self._check()
+
+    def publish(self, batches: Sequence[tuple[int, Batch]]) -> dict[int, int]:
+        """Publish (partition, batch) pairs in one transaction, again until it commits.
+
+        Returns the next offset of each partition written to. Raises TermOver.
+        """
+        values = [(partition, batch.encode()) for partition, batch in batches]
+        while True:
+            self._check()
+            try:
+                return self._transaction(values)
+            except KafkaException as error:
+                self._abort_or_end(error.args[0])
+
+    def _transaction(self, values: Sequence[tuple[int, bytes]]) -> dict[int, int]:
+        self._offsets = {}
+        self._failed = None
+        producer = self._producer
+        producer.begin_transaction()
+        for partition, value in values:
+            while True:
+                try:
+                    producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+                    self._check()
+        self._check()
+        try:
+            producer.commit_transaction(_COMMIT_TIMEOUT)
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() == KafkaError._TIMED_OUT or (reason.retriable() and not reason.txn_requires_abort()):
+                raise TermOver(f"a commit's outcome is unknown: {reason.str()}") from None
+            raise
+        if self._failed is not None:
+            raise TermOver(f"committed, yet a batch was not delivered: {self._failed.str()}")
+        return dict(self._offsets)
+
+    def _abort_or_end(self, reason: KafkaError) -> None:
+        if reason.fatal() or reason.code() in _FENCED:
+            raise TermOver(f"fenced by the broker: {reason.str()}")
+        if not reason.txn_requires_abort():
+            raise TermOver(f"the transaction failed: {reason.str()}")
+        log.warning("A transaction is aborted and published again: %s", reason.str())
+        try:
+            self._producer.abort_transaction(_COMMIT_TIMEOUT)
+        except KafkaException as error:
+            raise TermOver(f"abort: {error.args[0].str()}") from None
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed = error
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self._offsets[partition] = max(self._offsets.get(partition, 0), offset + 1)
+
+
+_FENCED = (
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED if hasattr(KafkaError, "PRODUCER_FENCED") else KafkaError._FENCED,
+)

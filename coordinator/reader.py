@@ -1,0 +1,314 @@
+"""What the leader reads from Postgres: due jobs out to the horizon, and edited jobs.
+
+One thread, one connection; it decides nothing and hands everything to the
+dispatcher in the order of reading. That order is what makes reading safe while
+the dispatcher goes on firing: of two arrivals the later one was read later.
+
+Extending the horizon from U to U' must not miss a job that just left the wheel:
+first the dispatcher keeps what falls due up to U', then all that it had handed
+to the writer is flushed, and only then (U, U'] is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+import sql
+from coordinator.arrivals import Edit, Edits, Forget, Horizon, Job, Loaded, Mailbox
+from coordinator.audit import OpenChange, missed
+from coordinator.database_clock import DatabaseClock
+from coordinator.planning import Change
+from coordinator.rules import rule_of, work_of_row
+from coordinator.writer import Writer
+from cronstream.bodies import pack
+from cronstream.clock import SECOND, Clock
+from cronstream.schedule import ScheduleError
+from cronstream.settings import CoordinatorSettings
+from sql.queries import load
+
+log = logging.getLogger(__name__)
+queries = load("coordinator")
+
+SLICE = 2000
+_EDITS_AT_ONCE = 500
+_OPEN_AT_ONCE = 10_000
+_TRIES_FOR_A_ROW = 20
+_RETRY_SECONDS = 0.5
+
+
+class Stopping(Exception):
+    """Raised inside the reader's thread when its term ends."""
+
+
+class Reader:
+    """Loads, follows and audits; see the module's text."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        clock: Clock,
+        database_clock: DatabaseClock,
+        mailbox: Mailbox,
+        stop: threading.Event,
+        end_term: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._database_clock = database_clock
+        self._mailbox = mailbox
+        self._stop = stop
+        self._end_term = end_term
+        self._changed: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._posted: dict[int, set[int]] = {}
+        """Changes handed over and perhaps not closed yet, by job: they are not planned twice."""
+        self._unseen: dict[int, tuple[int, int]] = {}
+        """Changes of the feed whose row was not visible: by job, (change_id, tries)."""
+        self._horizon_us = 0
+        self._audited_ns = 0
+        self._connection: psycopg.Connection[Any] | None = None
+        self._writer: Writer | None = None
+        self.heartbeat_us: int | None = None
+        """Commit time of the newest heartbeat that the feed has delivered."""
+        self.capture_missed = 0
+        self.loaded_through = False
+        """True once the whole horizon was read for the first time."""
+        self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
+
+    # ---- called from other threads ---------------------------------------------------------
+
+    def start(self, writer: Writer) -> None:
+        """Begin reading; ``writer`` tells which writes are done."""
+        self._writer = writer
+        self._thread.start()
+
+    def changed(self, job_id: int, change_id: int) -> None:
+        """The feed saw an edit."""
+        self._changed.put((job_id, change_id))
+        self._wake.set()
+
+    def beat(self, committed_us: int) -> None:
+        """The feed saw a heartbeat."""
+        self.heartbeat_us = committed_us
+
+    def unmatched(self, job_ids: list[int]) -> None:
+        """The writer found rows that were not as expected."""
+        self._unmatched.put(job_ids)
+        self._wake.set()
+
+    def join(self) -> None:
+        """After the stop event was set."""
+        self._wake.set()
+        self._thread.join(5)
+        if self._connection is not None:
+            self._connection.close()
+
+    # ---- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._extend_horizon(-(2**62))
+            self.loaded_through = True
+            while True:
+                self._follow()
+                if self._clock.boot_ns() - self._audited_ns > self._settings.audit_seconds * 1e9:
+                    self._audit()
+                half_us = int(self._settings.horizon_seconds * SECOND / 2)
+                if self._database_clock.now_us() + half_us > self._horizon_us:
+                    self._extend_horizon(self._horizon_us)
+                self._wake.wait(0.02 if self._unseen else 0.25)
+                self._wake.clear()
+        except Stopping:
+            pass
+        except Exception:
+            log.exception("The reader failed")
+            self._end_term("the reader failed")
+
+    def _follow(self) -> None:
+        """Plan what the feed has brought since, and read again what the writer found strange."""
+        if self._stop.is_set():
+            raise Stopping
+        for job_ids in _drain(self._unmatched):
+            self._read_again(job_ids)
+        wanted = {job_id: change_id for job_id, (change_id, _) in self._unseen.items()}
+        for job_id, change_id in _drain(self._changed):
+            wanted[job_id] = max(change_id, wanted.get(job_id, 0))
+        if wanted:
+            found = self._post_edits(list(wanted))
+            self._remember_unseen(wanted, found)
+
+    def _remember_unseen(self, wanted: dict[int, int], found: set[int]) -> None:
+        """A change can arrive before its commit is visible; ask again for a moment, then leave it to the audit."""
+        unseen = {}
+        for job_id, change_id in wanted.items():
+            tries = self._unseen.get(job_id, (change_id, 0))[1] + 1
+            if change_id not in found and tries < _TRIES_FOR_A_ROW and change_id not in self._posted.get(job_id, ()):
+                unseen[job_id] = (change_id, tries)
+        self._unseen = unseen
+
+    def _audit(self) -> None:
+        """Look at open changes; at the start of a term every one of them is planned."""
+        first = self._audited_ns == 0
+        self._audited_ns = self._clock.boot_ns()
+        now_us = self._database_clock.now_us()
+        stale_us = int(self._settings.audit_stale_seconds * SECOND)
+        still_open: dict[int, set[int]] = {}
+        after_id = 0
+        while True:
+            rows = self._ask("open_changes", {"after_id": after_id, "most": _OPEN_AT_ONCE})
+            changes = [OpenChange(row["change_id"], row["job_id"], row["committed_us"]) for row in rows]
+            for change in changes:
+                still_open.setdefault(change.job_id, set()).add(change.change_id)
+            new = [change for change in changes if change.change_id not in self._posted.get(change.job_id, ())]
+            due = new if first else missed(new, heartbeat_us=self.heartbeat_us, now_us=now_us, stale_us=stale_us)
+            if due and not first:
+                self.capture_missed += len(due)
+                log.warning("Capture missed %d edits; they are planned from the table", len(due))
+            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
+                self._post_edits(chunk)
+                self._follow_unless(first)
+            if len(rows) < _OPEN_AT_ONCE:
+                break
+            after_id = rows[-1]["change_id"]
+        self._posted = {
+            job_id: ids & still_open[job_id] for job_id, ids in self._posted.items() if job_id in still_open
+        }
+
+    def _follow_unless(self, first: bool) -> None:
+        if self._stop.is_set():
+            raise Stopping
+        if not first:
+            self._follow()
+
+    # ---- reading and handing over ----------------------------------------------------------
+
+    def _extend_horizon(self, after_us: int) -> None:
+        """Read what falls due from ``after_us`` out to the new horizon, soonest first."""
+        until_us = self._database_clock.now_us() + int(self._settings.horizon_seconds * SECOND)
+        horizon = Horizon(until_us)
+        self._mailbox.put(horizon)
+        self._await(horizon.taken)
+        self._await_flushed()
+        first = self._audited_ns == 0
+        after: int | None = None if first else after_us
+        after_id = -(2**63) if first else 2**63 - 1
+        while True:
+            as_of = self._flushed()
+            rows = self._ask("load", {"after_us": after, "after_id": after_id, "until_us": until_us, "most": SLICE})
+            self._mailbox.put(Loaded(list(_jobs(rows)), as_of))
+            if first:
+                # After the soonest slice: edits that were open when the term began.
+                self._audit()
+                first = False
+            self._follow()
+            if len(rows) < SLICE:
+                break
+            after, after_id = rows[-1]["next_us"], rows[-1]["job_id"]
+        self._horizon_us = until_us
+
+    def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
+        """Read the open changes of some jobs and hand them over; returns the change ids found."""
+        found: set[int] = set()
+        for chunk in _chunks(job_ids, _EDITS_AT_ONCE):
+            as_of = self._flushed()
+            rows = self._ask("read_edits", {"job_ids": chunk})
+            found |= {row["change_id"] for row in rows}
+            edits = []
+            for job_id, group in itertools.groupby(rows, key=lambda row: int(row["job_id"])):
+                posted = self._posted.setdefault(job_id, set())
+                new = [row for row in group if row["change_id"] not in posted]
+                posted |= {row["change_id"] for row in new}
+                if new:
+                    edits.append(_edit(job_id, new))
+            if edits:
+                self._mailbox.put(Edits(edits, as_of))
+        return found
+
+    def _read_again(self, job_ids: list[int]) -> None:
+        """Drop what is held of some jobs and take them in as their rows say now."""
+        forget = Forget(job_ids)
+        self._mailbox.put(forget)
+        self._await(forget.taken)
+        self._await_flushed()
+        for job_id in job_ids:
+            self._posted.pop(job_id, None)
+        as_of = self._flushed()
+        rows = self._ask("read_jobs", {"job_ids": job_ids})
+        self._mailbox.put(Loaded(list(_jobs(row for row in rows if row["next_us"] is not None)), as_of))
+        self._post_edits(job_ids)
+
+    def _flushed(self) -> int:
+        assert self._writer is not None
+        return self._writer.flushed
+
+    def _await_flushed(self) -> None:
+        assert self._writer is not None
+        upto = self._writer.handed_over
+        while self._writer.flushed < upto:
+            if self._stop.wait(0.005):
+                raise Stopping
+
+    def _await(self, event: threading.Event) -> None:
+        while not event.wait(0.1):
+            if self._stop.is_set():
+                raise Stopping
+
+    def _ask(self, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+        while True:
+            if self._stop.is_set():
+                raise Stopping
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = sql.connect(self._settings, "reader", autocommit=True, row_factory=dict_row)
+                return self._connection.execute(queries[name], parameters).fetchall()
+            except psycopg.OperationalError as error:
+                log.warning("Postgres does not answer the reader, trying again: %s", str(error).splitlines()[0])
+                self._stop.wait(_RETRY_SECONDS)
+
+
+def _jobs(rows: Iterable[dict[str, Any]]) -> Iterator[Job]:
+    for row in rows:
+        try:
+            rule = rule_of(row, row["stored_anchor_us"])
+        except ScheduleError as error:
+            log.error("A stored schedule cannot be read: %s", error, extra={"job_id": row["job_id"]})
+            continue
+        yield Job(row["job_id"], row["next_us"], row["version"], rule, pack(work_of_row(row)))
+
+
+def _edit(job_id: int, rows: list[dict[str, Any]]) -> Edit:
+    newest = rows[-1]
+    changes = tuple(
+        Change(row["change_id"], row["change_revision"], row["committed_us"], row["previous"]) for row in rows
+    )
+    return Edit(
+        job_id,
+        changes,
+        newest["revision"] if newest["defined"] else newest["change_revision"],
+        newest if newest["defined"] else None,
+        newest["next_us"],
+        newest["version"] or 0,
+        newest["stored_anchor_us"],
+    )
+
+
+def _drain(source: queue.SimpleQueue[Any]) -> Iterator[Any]:
+    while True:
+        try:
+            yield source.get_nowait()
+        except queue.Empty:
+            return
+
+
+def _chunks(values: Sequence[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])

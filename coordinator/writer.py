@@ -1,0 +1,290 @@
+"""What the leader writes to Postgres, in the order in which it was published.
+
+The dispatcher hands over and goes on; nothing waits for Postgres between due
+and published. Each write is one autocommitted statement, checked against the
+epoch. Rows that a write did not match mean one of two things:
+
+    the row has the version we wanted to write   an earlier try had landed unseen
+    anything else                                somebody else wrote: read it again
+
+While Postgres is away the same write is tried again, and the rest queues up;
+consecutive advances are merged, as only a job's newest next time matters.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import psycopg
+
+import sql
+from cronstream.clock import Clock
+from cronstream.records import Int64s
+from cronstream.schedule import TZDATA_VERSION
+from cronstream.settings import CoordinatorSettings
+from sql.queries import load
+
+log = logging.getLogger(__name__)
+queries = load("coordinator")
+
+NONE = -1
+"""In a column of instants: there is none."""
+MOST_ROWS = 10_000
+_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Advances:
+    """Jobs that fired: from the version expected to the one written, with the next time."""
+
+    job_id: Int64s
+    expected: Int64s
+    version: Int64s
+    next_us: Int64s
+    offsets: Mapping[int, int]
+    """The next triggers offset of each partition that these were published to."""
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """What an edit came to, as it is stored."""
+
+    job_id: int
+    expected: int
+    version: int
+    next_us: int | None
+    revision: int
+    anchor_us: int | None
+    gone: bool
+    change_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """Edits that were planned together, after what they settled was published."""
+
+    rows: Sequence[PlanRow]
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+Write = Advances | Plans
+
+
+class Fenced(Exception):
+    """The epoch holds a newer token."""
+
+
+class Writer:
+    """Applies writes in order, on a connection and a thread of its own."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        token: int,
+        clock: Clock,
+        *,
+        unmatched: Callable[[list[int]], None],
+        end_term: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._token = token
+        self._clock = clock
+        self._unmatched = unmatched
+        self._end_term = end_term
+        self._queue: deque[tuple[int, int, Write]] = deque()
+        self._changed = threading.Condition()
+        self._put = 0
+        self._stopping = False
+        self._connection: psycopg.Connection[Any] | None = None
+        self.flushed = 0
+        """The number of the newest write that is done, and with it of all before."""
+        self.rows_written = 0
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin writing."""
+        self._thread.start()
+
+    def put(self, write: Write) -> int:
+        """Queue a write; returns its number, to be compared with ``flushed``."""
+        with self._changed:
+            self._put += 1
+            self._queue.append((self._put, self._clock.boot_ns(), write))
+            self._changed.notify()
+            return self._put
+
+    def waiting_seconds(self) -> float:
+        """The age of the oldest write that is not done."""
+        with self._changed:
+            return (self._clock.boot_ns() - self._queue[0][1]) / 1e9 if self._queue else 0.0
+
+    @property
+    def handed_over(self) -> int:
+        """The number of the newest write that was put."""
+        return self._put
+
+    @property
+    def waiting(self) -> int:
+        """How many writes are not done."""
+        return len(self._queue)
+
+    def stop(self, *, drain_seconds: float) -> None:
+        """Write what is queued within a deadline, then end the thread."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(drain_seconds)
+        with self._changed:
+            if self._queue:
+                log.warning("%d writes are left to the next leader, who reads them off the log", len(self._queue))
+                self._queue.clear()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _run(self) -> None:
+        try:
+            while batch := self._next_batch():
+                self._write(batch[0][2], [write for _, _, write in batch])
+                with self._changed:
+                    for _ in batch:
+                        self._queue.popleft()
+                    self.flushed = batch[-1][0]
+        except Fenced as error:
+            self._end_term(str(error))
+        except Exception:
+            log.exception("A write to Postgres failed for good")
+            self._end_term("a write to Postgres failed for good")
+
+    def _next_batch(self) -> list[tuple[int, int, Write]]:
+        """The head of the queue: consecutive writes of one kind. Empty when it is time to stop."""
+        with self._changed:
+            while not self._queue:
+                if self._stopping:
+                    return []
+                self._changed.wait()
+            batch: list[tuple[int, int, Write]] = []
+            rows = 0
+            kind = type(self._queue[0][2])
+            planned: set[int] = set()
+            for entry in self._queue:
+                write = entry[2]
+                if type(write) is not kind or (batch and rows + len(write) > MOST_ROWS):
+                    break
+                if isinstance(write, Plans):
+                    job_ids = {row.job_id for row in write.rows}
+                    if planned & job_ids:  # one statement cannot write a row twice
+                        break
+                    planned |= job_ids
+                batch.append(entry)
+                rows += len(write)
+            return batch
+
+    def _write(self, first: Write, writes: list[Any]) -> None:
+        if isinstance(first, Advances):
+            merged = merge(writes)
+            name, rows = "advance", advance_parameters(merged)
+        else:
+            name, rows = "store_plans", plan_parameters(writes)
+        if not rows["job_ids"]:
+            return
+        done = self._execute(name, rows)
+        self.rows_written += done
+        if done < len(rows["job_ids"]):
+            self._look_into(rows["job_ids"], rows["versions"])
+
+    def _execute(self, name: str, rows: dict[str, Any]) -> int:
+        """Run one write until it is answered; returns how many rows it matched. Raises Fenced."""
+        fenced, done = self._ask(name, {"token": self._token, "tzdata": TZDATA_VERSION, **rows})[0]
+        if not fenced:
+            raise Fenced("Postgres holds a newer fencing token")
+        return int(done)
+
+    def _look_into(self, job_ids: list[int], versions: list[int]) -> None:
+        """Rows that were not matched: those at the version we meant are done, others are read again."""
+        found = dict(self._ask("read_versions", {"job_ids": job_ids}))
+        wanted = dict(zip(job_ids, versions, strict=True))
+        strange = [job_id for job_id, version in wanted.items() if found.get(job_id) != version]
+        if strange:
+            log.info("%d rows were not as expected and are read again", len(strange))
+            self._unmatched(strange)
+
+    def _ask(self, name: str, parameters: dict[str, Any]) -> list[Any]:
+        for tries in range(1_000_000):
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = sql.connect(self._settings, "writer", autocommit=True)
+                return self._connection.execute(queries[name], parameters).fetchall()
+            except psycopg.OperationalError as error:
+                if self._stopping:
+                    raise
+                log.warning("Postgres does not answer the writer, trying again: %s", str(error).splitlines()[0])
+                self._clock.sleep(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)])
+        raise AssertionError("unreachable")
+
+
+def merge(writes: Sequence[Advances]) -> Advances:
+    """Consecutive advances as one: a job keeps the first expected version and the last of the rest."""
+    if len(writes) == 1:
+        return writes[0]
+    job_id = np.concatenate([write.job_id for write in writes])
+    newest_first = job_id[::-1]
+    ids, first = np.unique(job_id, return_index=True)
+    _, last = np.unique(newest_first, return_index=True)
+    last = len(job_id) - 1 - last
+    offsets: dict[int, int] = {}
+    for write in writes:
+        offsets.update(write.offsets)
+    return Advances(
+        ids,
+        np.concatenate([write.expected for write in writes])[first],
+        np.concatenate([write.version for write in writes])[last],
+        np.concatenate([write.next_us for write in writes])[last],
+        offsets,
+    )
+
+
+def advance_parameters(advances: Advances) -> dict[str, Any]:
+    """The parameters of ``advance``."""
+    return {
+        "job_ids": advances.job_id.tolist(),
+        "expected": advances.expected.tolist(),
+        "versions": advances.version.tolist(),
+        "next_us": advances.next_us.tolist(),
+        **offset_parameters(advances.offsets),
+    }
+
+
+def plan_parameters(writes: Sequence[Plans]) -> dict[str, Any]:
+    """The parameters of ``store_plans``; no job comes twice."""
+    ordered = sorted((row for write in writes for row in write.rows), key=lambda row: row.job_id)
+    offsets: dict[int, int] = {}
+    for write in writes:
+        offsets.update(write.offsets)
+    return {
+        "job_ids": [row.job_id for row in ordered],
+        "expected": [row.expected for row in ordered],
+        "versions": [row.version for row in ordered],
+        "next_us": [NONE if row.next_us is None else row.next_us for row in ordered],
+        "revisions": [row.revision for row in ordered],
+        "anchors_us": [NONE if row.anchor_us is None else row.anchor_us for row in ordered],
+        "gone": [row.gone for row in ordered],
+        "change_ids": [change_id for row in ordered for change_id in row.change_ids],
+        **offset_parameters(offsets),
+    }
+
+
+def offset_parameters(offsets: Mapping[int, int]) -> dict[str, Any]:
+    """Triggers offsets as two columns."""
+    return {"partitions": list(offsets), "offsets": list(offsets.values())}

@@ -1,0 +1,145 @@
+-- The leader's statements. Whatever it writes is one autocommitted statement that locks the
+-- epoch's row FOR SHARE and finds its own token there; "fenced" says how often it did (1 or 0).
+-- In the arrays that it sends, -1 stands for "none".
+
+-- name: raise_epoch
+-- Fence Postgres: from here on every older token is refused. No row: the token is not newer.
+UPDATE cronstream.coordinator_epoch
+SET token = base + %(revision)s, node = %(node)s, raised_at = clock_timestamp()
+WHERE base + %(revision)s > token
+RETURNING token
+
+-- name: read_epoch
+-- The newest token seen, and by whom.
+SELECT token, base, node FROM cronstream.coordinator_epoch
+
+-- name: adopt_etcd
+-- Go on counting tokens from the newest one, on top of an etcd that counts anew.
+UPDATE cronstream.coordinator_epoch SET base = token RETURNING base
+
+-- name: read_clock
+-- The clock that decides what is due.
+SELECT cronstream.us(clock_timestamp())
+
+-- name: read_offsets
+-- The triggers offsets up to which everything published is advanced.
+SELECT partition, next_offset FROM cronstream.trigger_offsets
+
+-- name: advance
+-- Move jobs on to their next scheduled time, and note the triggers offsets that this covers.
+WITH epoch AS MATERIALIZED (
+    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
+), sent AS (
+    SELECT * FROM unnest(%(job_ids)b::bigint[], %(expected)b::bigint[], %(versions)b::bigint[], %(next_us)b::bigint[])
+        AS sent (job_id, expected, version, next_us)
+), advanced AS (
+    UPDATE cronstream.schedules s
+    SET next_run_at = cronstream.instant(nullif(sent.next_us, -1)), version = sent.version
+    FROM sent, epoch
+    WHERE s.job_id = sent.job_id AND s.version = sent.expected
+    RETURNING 1
+), covered AS (
+    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
+    SELECT partition, next_offset
+    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
+    ON CONFLICT (partition) DO UPDATE
+    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
+)
+SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) AS done
+
+-- name: store_plans
+-- Write what edits came to, and close the changes they came from.
+WITH epoch AS MATERIALIZED (
+    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
+), sent AS (
+    SELECT * FROM unnest(%(job_ids)b::bigint[], %(expected)b::bigint[], %(versions)b::bigint[], %(next_us)b::bigint[],
+                         %(revisions)b::bigint[], %(anchors_us)b::bigint[], %(gone)b::bool[])
+        AS sent (job_id, expected, version, next_us, revision, anchor_us, gone)
+), stored AS (
+    INSERT INTO cronstream.schedules AS s (job_id, next_run_at, version, revision, anchor, tzdata)
+    SELECT job_id, cronstream.instant(nullif(next_us, -1)), version, revision, cronstream.instant(nullif(anchor_us, -1)), %(tzdata)s
+    FROM sent, epoch WHERE NOT gone
+    ON CONFLICT (job_id) DO UPDATE
+    SET next_run_at = excluded.next_run_at, version = excluded.version, revision = excluded.revision,
+        anchor = excluded.anchor, tzdata = excluded.tzdata
+    WHERE s.version = excluded.version - 1
+    RETURNING job_id
+), removed AS (
+    DELETE FROM cronstream.schedules s USING sent, epoch
+    WHERE s.job_id = sent.job_id AND sent.gone AND s.version = sent.expected
+    RETURNING s.job_id
+), matched AS (
+    -- A job that is gone and never had a row matches as well: there is nothing to remove.
+    SELECT job_id FROM stored UNION ALL SELECT job_id FROM removed
+    UNION ALL SELECT job_id FROM sent, epoch WHERE gone AND expected = 0
+), closed AS (
+    DELETE FROM cronstream.job_changes c USING epoch
+    WHERE c.change_id = ANY (%(change_ids)b::bigint[]) AND c.job_id IN (SELECT job_id FROM matched)
+), covered AS (
+    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
+    SELECT partition, next_offset
+    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
+    ON CONFLICT (partition) DO UPDATE
+    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
+)
+SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM matched) AS done
+
+-- name: apply_tail
+-- After a takeover: what was published and not advanced moves past its newest published time.
+WITH epoch AS MATERIALIZED (
+    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
+), sent AS (
+    SELECT * FROM unnest(%(job_ids)b::bigint[], %(published_us)b::bigint[]) AS sent (job_id, published_us)
+), advanced AS (
+    UPDATE cronstream.schedules s
+    SET next_run_at = cronstream.instant(sent.published_us + 1), version = s.version + 1
+    FROM sent, epoch
+    WHERE s.job_id = sent.job_id AND s.next_run_at <= cronstream.instant(sent.published_us)
+    RETURNING 1
+), covered AS (
+    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
+    SELECT partition, next_offset
+    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
+    ON CONFLICT (partition) DO UPDATE
+    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
+)
+SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) AS done
+
+-- name: load
+-- A slice of the jobs that fall due, soonest first; those with an open change are planned from it instead.
+SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
+FROM cronstream.schedules s JOIN cronstream.job_rules r USING (job_id)
+WHERE s.next_run_at IS NOT NULL
+  AND (s.next_run_at, s.job_id) > (coalesce(cronstream.instant(%(after_us)s), '-infinity'), %(after_id)s)
+  AND s.next_run_at <= cronstream.instant(%(until_us)s)
+  AND NOT EXISTS (SELECT FROM cronstream.job_changes c WHERE c.job_id = s.job_id)
+ORDER BY s.next_run_at, s.job_id
+LIMIT %(most)s
+
+-- name: read_jobs
+-- The rows of named jobs, as load reads them: what a write that matched nothing is checked against.
+SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
+FROM cronstream.schedules s JOIN cronstream.job_rules r USING (job_id)
+WHERE s.job_id = ANY (%(job_ids)s)
+  AND NOT EXISTS (SELECT FROM cronstream.job_changes c WHERE c.job_id = s.job_id)
+
+-- name: read_versions
+-- Which of these jobs have a row, at which version.
+SELECT job_id, version FROM cronstream.schedules WHERE job_id = ANY (%(job_ids)s)
+
+-- name: open_changes
+-- Every open edit, oldest first: its job and when it was committed.
+SELECT change_id, job_id, cronstream.us(pg_xact_commit_timestamp(xmin)) AS committed_us
+FROM cronstream.job_changes WHERE change_id > %(after_id)s ORDER BY change_id LIMIT %(most)s
+
+-- name: read_edits
+-- The open changes of named jobs in commit order, beside the definition and the schedule's row.
+SELECT r.*, r.job_id IS NOT NULL AS defined,
+       c.change_id, c.job_id, c.revision AS change_revision, c.previous,
+       cronstream.us(pg_xact_commit_timestamp(c.xmin)) AS committed_us,
+       cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
+FROM cronstream.job_changes c
+LEFT JOIN cronstream.schedules s USING (job_id)
+LEFT JOIN cronstream.job_rules r USING (job_id)
+WHERE c.job_id = ANY (%(job_ids)s)
+ORDER BY c.job_id, c.change_id
