@@ -1,0 +1,82 @@
+"""``python -m streams``: one streams process. SIGTERM makes it leave the group and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from typing import Any
+
+import faust
+import mode
+from aiohttp import web
+
+from cronstream.clock import SystemClock
+from cronstream.settings import SettingsError, StreamsSettings, read_settings
+from streams.app import StreamsApp, changelogs, new_app
+from streams.owners import Owners
+from streams.topics import TopicsError, prepare
+from streams.watchdog import Standstill, Watchdog
+from streams.web import StatusPages
+
+
+class Company(mode.Service):
+    """What runs beside the app: status pages, ownership, watchdog."""
+
+    def __init__(self, app: StreamsApp, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._app = app
+        self._owners = Owners(app.settings, app.clock, app.owned)
+        self._watchdog = Watchdog(app, app.clock)
+        self._runner: web.AppRunner | None = None
+        self._publishing: asyncio.Task[None] | None = None
+
+    async def on_start(self) -> None:
+        settings = self._app.settings
+        self._runner = web.AppRunner(StatusPages(self._app, self._owners).routes(), access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, settings.status_host, settings.status_port).start()
+        host, port = self._runner.addresses[0][:2]
+        self._publishing = asyncio.create_task(self._owners.run(settings.status_address or f"{host}:{port}"))
+        logging.getLogger(__name__).info("Status pages are up: action=listen address=%s:%s", host, port)
+
+    @mode.Service.task
+    async def _watch(self) -> None:
+        try:
+            await self._watchdog.run()
+        except Standstill as standstill:
+            logging.getLogger(__name__).critical("Standstill: action=exit reason=%s", standstill)
+            os._exit(70)
+
+    async def on_stop(self) -> None:
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.wait({self._publishing}, timeout=1.0)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+def main() -> None:
+    """Settings → app → worker."""
+    try:
+        settings = read_settings(StreamsSettings, os.environ)
+        prepare(settings, changelogs(settings))
+    except (SettingsError, TopicsError) as error:
+        sys.exit(f"streams: {error}")
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    app = new_app(settings, SystemClock())
+    worker = faust.Worker(
+        app,
+        Company(app),
+        loglevel=settings.log_level.lower(),
+        loop=loop,
+        quiet=True,
+        redirect_stdouts=False,
+    )
+    worker.execute_from_commandline()
+
+
+if __name__ == "__main__":
+    main()

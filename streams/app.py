@@ -1,0 +1,202 @@
+"""The Faust app: two tables, two agents, and the lanes that do their work.
+
+    triggers ──► agent admit ──► lane of the partition ──► attempts, outcomes, dead-letter   (table ``admitted``)
+    outcomes ──► agent settle ─► lane of the partition ──► dead-letter                       (table ``jobs``)
+
+Lanes are opened when recovery has ended, before the first record is fetched, and
+closed when their partition is revoked. Nothing else here decides anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import faust
+from faust.types import TP
+
+from cronstream.clock import Clock
+from cronstream.settings import StreamsSettings
+from streams.dead_letters import Record
+from streams.kafka import Membership, Transport
+from streams.lane import Lane
+from streams.stages import Admitting, Send, Settling, Stage
+from streams.tables import OPTIONS, PartitionTable
+
+log = logging.getLogger(__name__)
+
+ADMITTED = "admitted"
+JOBS = "jobs"
+FINISH_SECONDS = 1.0
+"""How long a record under way may take once the process is told to stop."""
+
+
+def app_id(settings: StreamsSettings) -> str:
+    """The consumer group, and the prefix of the changelog topics."""
+    return f"{settings.installation}-streams"
+
+
+class StreamsApp(faust.App):
+    """Faust's app with our transport, and the lanes of this generation."""
+
+    def __init__(self, settings: StreamsSettings, clock: Clock, **options: Any) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.membership = Membership(clock, settings.session_timeout_seconds)
+        self.counts: Counter[str] = Counter()
+        self.lanes: dict[TP, Lane] = {}
+        super().__init__(app_id(settings), **options)
+
+    def _new_transport(self) -> Any:
+        return Transport(self.conf.broker_consumer, self, loop=self.loop)
+
+    def _new_consumer(self) -> Any:
+        consumer: Any = super()._new_consumer()
+        consumer.committable = self.committable
+        return consumer
+
+    def committable(self) -> dict[TP, int]:
+        """By partition, the offset that a successor would have to begin with."""
+        return {tp: lane.done for tp, lane in self.lanes.items() if lane.done is not None}
+
+    def committed(self) -> dict[TP, int | None]:
+        """What this process knows to be committed."""
+        consumer: Any = self.consumer
+        return dict(consumer._committed_offset) if self.lanes else {}
+
+    def positions(self) -> dict[TP, tuple[int, int]]:
+        """By source partition, the next offset to fetch and the end of what may be read."""
+        consumer: Any = self.consumer
+        kafka = consumer._thread._consumer if self.lanes else None
+        positions = {}
+        for tp in self.lanes:
+            state = kafka._subscription.subscription.assignment.state_value(tp) if kafka else None
+            if state is not None and state.has_valid_position and state.lso is not None:
+                positions[tp] = (state.position, state.lso)
+        return positions
+
+    def owned(self) -> frozenset[int]:
+        """The partitions whose jobs' status is answered here."""
+        outcomes = self.settings.topics.outcomes
+        return frozenset(tp.partition for tp in self.lanes if self.lane_of(outcomes, tp.partition) is not None)
+
+    async def take(self, event: Any) -> None:
+        """Hand an event to its partition's lane; waits while the lane is full."""
+        message = event.message
+        lane = self.lanes.get(message.tp)
+        if lane is None:
+            return
+        headers = [(name, value) for name, value in message.headers or []]
+        await lane.put(Record(message.topic, message.partition, message.offset, message.key, message.value, headers))
+
+    def lane_of(self, topic: str, partition: int) -> Lane | None:
+        """The open lane of a partition that is surely ours, else None."""
+        lane = self.lanes.get(TP(topic, partition))
+        return lane if lane is not None and lane.is_open and self.membership.trusted() else None
+
+    async def open_lanes(self) -> None:
+        """Recovery has ended and no record was fetched yet: load the states."""
+        await self.close_lanes()
+        started = self.clock.boot_ns()
+        self.membership.heard(started)
+        topics = self.settings.topics
+        for tp in sorted(self.consumer.assignment()):
+            if tp.topic == topics.triggers:
+                table = PartitionTable(self, self.tables[ADMITTED], tp.partition)
+                stage: Stage = Admitting(topics, self.settings.dedup_window_seconds, table.values())
+            elif tp.topic == topics.outcomes:
+                table = PartitionTable(self, self.tables[JOBS], tp.partition)
+                stage = Settling(topics, table.get)
+            else:
+                continue
+            self.lanes[tp] = lane = Lane(
+                tp, stage, table, self._send, topics, self.membership.trusted, self.clock, self.counts
+            )
+            lane.open()
+            await self.clock.asleep(0)
+        log.info(
+            "Lanes are open: action=opened lanes=%d seconds=%.2f",
+            len(self.lanes),
+            (self.clock.boot_ns() - started) / 1e9,
+        )
+
+    async def close_lanes(self) -> None:
+        """The partitions are someone else's now, or soon."""
+        lanes, self.lanes = self.lanes, {}
+        await asyncio.gather(*(lane.close() for lane in lanes.values()))
+
+    async def _send(self, send: Send, partition: int) -> object:
+        future = await self.producer.send(send.topic, send.key, send.value, partition, None, send.headers)
+        return await future
+
+    async def on_stop(self) -> None:
+        await asyncio.gather(*(lane.finish(FINISH_SECONDS) for lane in self.lanes.values()))
+        await super().on_stop()
+
+
+def new_app(settings: StreamsSettings, clock: Clock) -> StreamsApp:
+    """The app with its tables, agents and hooks; nothing runs yet."""
+    session = settings.session_timeout_seconds
+    app = StreamsApp(
+        settings,
+        clock,
+        broker=";".join(f"kafka://{server}" for server in settings.kafka.split(",")),
+        datadir=str(Path(settings.data_dir).absolute()),
+        store="rocksdb://",
+        processing_guarantee="at_least_once",
+        key_serializer="raw",
+        value_serializer="raw",
+        broker_commit_interval=1.0,
+        broker_max_poll_records=500,
+        broker_session_timeout=session,
+        broker_rebalance_timeout=session,
+        broker_heartbeat_interval=session / 6,
+        broker_request_timeout=max(30.0, session * 3),
+        broker_max_poll_interval=300.0,
+        consumer_auto_offset_reset="earliest",
+        producer_acks=-1,
+        producer_linger=0,
+        stream_buffer_maxsize=256,
+        stream_wait_empty=False,
+        stream_recovery_delay=0,
+        table_standby_replicas=0,
+        topic_partitions=settings.partitions,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        web_enabled=False,
+        worker_redirect_stdouts=False,
+    )
+    for name in (ADMITTED, JOBS):
+        app.Table(name, key_type=bytes, value_type=bytes, partitions=settings.partitions, options=dict(OPTIONS))
+
+    for name, topic in (("admit", settings.topics.triggers), ("settle", settings.topics.outcomes)):
+        _agent(app, name, topic)
+
+    async def assigned(*_: Any, **__: Any) -> None:
+        await app.open_lanes()
+
+    async def revoked(*_: Any, **__: Any) -> None:
+        await app.close_lanes()
+
+    complete: Any = app.on_rebalance_complete
+    complete.connect(assigned, weak=False)
+    app.on_partitions_revoked.connect(revoked, weak=False)
+    return app
+
+
+def _agent(app: StreamsApp, name: str, topic: str) -> None:
+    channel = app.topic(topic, key_type=bytes, value_type=bytes, allow_empty=True)
+
+    async def take(stream: Any) -> None:
+        async for event in stream.events():
+            await app.take(event)
+
+    app.agent(channel, name=name, concurrency=1)(take)
+
+
+def changelogs(settings: StreamsSettings) -> list[str]:
+    """The topics that recover the tables; compacted, as many partitions as the work topics."""
+    return [f"{app_id(settings)}-{name}-changelog" for name in (ADMITTED, JOBS)]

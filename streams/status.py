@@ -1,0 +1,103 @@
+"""What is known of a job's runs: a row of the status table, and how it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cronstream.clock import iso
+from cronstream.records import Kind
+
+KEPT_RUNS = 10
+"""How many runs a job's status keeps; history has them all."""
+
+COUNTED = (Kind.SUCCEEDED, Kind.FAILED, Kind.TIMED_OUT, Kind.LOST, Kind.SKIPPED)
+_STATE = {
+    Kind.STARTED: "running",
+    Kind.SUCCEEDED: "succeeded",
+    Kind.FAILED: "failed",
+    Kind.TIMED_OUT: "timed_out",
+    Kind.LOST: "lost",
+    Kind.SKIPPED: "skipped",
+}
+
+
+class RunStatus(msgspec.Struct, array_like=True, frozen=True):
+    """The latest attempt of a run. Instants in microseconds, UTC."""
+
+    scheduled: int
+    request_id: int
+    attempt: int
+    kind: int
+    started_at: int | None = None
+    finished_at: int | None = None
+    worker: str | None = None
+    note: str | None = None
+    """The error, or why the run was skipped."""
+
+
+class JobStatus(msgspec.Struct, array_like=True, frozen=True):
+    """A job: its last runs in the order they were heard of, and how many ended how."""
+
+    tenant: str = ""
+    name: str = ""
+    offset: int = -1
+    """The outcomes offset that this includes; a record at or below it changes nothing."""
+    deleted: bool = False
+    counts: tuple[int, ...] = (0,) * len(COUNTED)
+    runs: tuple[RunStatus, ...] = ()
+
+    def encode(self) -> bytes:
+        """The row's value in the table."""
+        return _encoder.encode(self)
+
+    @classmethod
+    def decode(cls, value: bytes) -> JobStatus:
+        """A row as stored."""
+        return _decoder.decode(value)
+
+
+def key_of(job_id: int) -> bytes:
+    """A job's key in the table."""
+    return job_id.to_bytes(8, "big", signed=True)
+
+
+def shown(job_id: int, status: JobStatus) -> dict[str, Any]:
+    """The JSON that ``GET /jobs/{job_id}`` answers with."""
+    runs = sorted(status.runs, key=lambda run: (run.scheduled, run.request_id), reverse=True)
+    latest = status.runs[-1].kind if status.runs else None
+    running = sum(run.kind == Kind.STARTED for run in runs)
+    if status.deleted:
+        state = "deleted"
+    elif running:
+        state = "running"
+    else:
+        state = "idle" if latest is None else _STATE[Kind(latest)]
+    return {
+        "job_id": job_id,
+        "tenant": status.tenant,
+        "name": status.name,
+        "state": state,
+        "running": running,
+        "counts": {_STATE[kind]: count for kind, count in zip(COUNTED, status.counts, strict=True)},
+        "runs": [shown_run(run) for run in runs],
+    }
+
+
+def shown_run(run: RunStatus) -> dict[str, Any]:
+    """A run as JSON."""
+    return {
+        "scheduled_time": iso(run.scheduled),
+        "request_id": run.request_id,
+        "attempt": run.attempt,
+        "state": _STATE[Kind(run.kind)],
+        "started_at": None if run.started_at is None else iso(run.started_at),
+        "finished_at": None if run.finished_at is None else iso(run.finished_at),
+        "worker": run.worker,
+        "error" if run.kind != Kind.SKIPPED else "reason": run.note,
+    }
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(JobStatus)

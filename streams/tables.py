@@ -1,0 +1,65 @@
+"""One partition of a Faust table, written a record at a time.
+
+Faust recovers the table from its changelog; writing goes around Faust's own item
+assignment, which costs ten times as much a row, does not wait for the changelog,
+and stores locally what may never reach it. Here rows are stored locally only once the
+changelog has them, in one batch with the offset up to which they are included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import rocksdict
+
+OPTIONS = {
+    "driver": "rocksdict",
+    "block_cache_size": 8 * 1024 * 1024,
+    "write_buffer_size": 4 * 1024 * 1024,
+    "max_write_buffer_number": 2,
+    "max_open_files": 256,
+}
+"""RocksDB settings of every table; Faust's defaults take 2 GiB a partition."""
+
+
+class PartitionTable:
+    """Reads and writes the rows of one partition. Keys and values are bytes."""
+
+    def __init__(self, app: Any, table: Any, partition: int) -> None:
+        self._app = app
+        self._store = table.data
+        self._topic: str = table.changelog_topic.get_topic_name()
+        self._partition = partition
+
+    def get(self, key: bytes) -> bytes | None:
+        """A row's value, or None."""
+        value: bytes | None = self._store._db_for_partition(self._partition).get(key)
+        return value
+
+    def values(self) -> Iterator[bytes]:
+        """All rows' values, by key."""
+        for key, value in self._store._db_for_partition(self._partition).items():
+            if key != self._store.offset_key:
+                yield value
+
+    async def log(self, rows: Mapping[bytes, bytes | None]) -> int | None:
+        """Write to the changelog; returns once the broker has acknowledged every row."""
+        send = self._app.producer.send
+        sent = [await send(self._topic, key, value, self._partition, None, None) for key, value in rows.items()]
+        acknowledged = await asyncio.gather(*sent)
+        return max((record.offset for record in acknowledged), default=None)
+
+    def store(self, rows: Mapping[bytes, bytes | None], logged: int | None) -> None:
+        """Write to the local store, with the changelog offset that it now includes."""
+        if logged is None:
+            return
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key, value in rows.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        batch.put(self._store.offset_key, str(logged).encode())
+        self._store._db_for_partition(self._partition).write(batch)
