@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import LiteralString
 
 FOLDER = Path(__file__).parent / "queries"
 _MARK = "-- name:"
@@ -25,7 +25,7 @@ class Queries(Mapping[str, LiteralString]):
         self._texts = dict(texts)
 
     def __getitem__(self, name: str) -> LiteralString:
-        return cast(LiteralString, self._texts[name])
+        return self._texts[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)

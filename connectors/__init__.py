@@ -1,0 +1,1 @@
+"""Captures edits: the Debezium connector as JSON, its registration and its watchdog."""
