@@ -28,6 +28,7 @@ def prepare(home: Home) -> Launch:
         "org.apache.kafka.connect.cli.ConnectDistributed",
         [str(configuration)],
         options=["-Xms128m", "-Xmx512m", "-XX:TieredStopAtLevel=1"],
+        recording=home.recording,
     )
     return Launch(argv, folder=data)
 

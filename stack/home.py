@@ -26,8 +26,10 @@ ROLE = DATABASE = "cronstream"
 class Home:
     """Paths and facts of one installation. Cheap to make; ``create`` makes the folders."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, recording: bool = False) -> None:
         self.path = path.resolve()
+        self.recording = recording
+        """Only archives.py: its servers leave class archives behind."""
         self.logs = self.path / "logs"
         self.run = self.path / "run"
         self.secrets = self.path / "secrets"

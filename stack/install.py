@@ -7,6 +7,7 @@ names it. A step that fails says which one it is and how to mend it.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stack import java
+from stack import archives, java
 from stack.errors import StackError
 from stack.packages import install_packages
 from stack.paths import (
@@ -44,7 +45,10 @@ def install() -> None:
     """Run every step. Raises StackError at the first that fails."""
     watch = Stopwatch()
     LOCAL.mkdir(exist_ok=True)
-    acted = [step() for step in (system_packages, java_version, kafka_jars, debezium_jars, virtual_environment)]
+    steps = (system_packages, java_version, kafka_jars, debezium_jars, archives.make, virtual_environment)
+    with (LOCAL / "install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        acted = [step() for step in steps]
     if any(acted):
         say(f"installed in {watch.seconds:.0f} s")
 

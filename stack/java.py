@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -22,8 +23,20 @@ def program() -> str:
     return found
 
 
-def command(main_class: str, arguments: Sequence[str], *, options: Sequence[str]) -> list[str]:
-    """The command line of a Kafka program."""
+def archive_folder() -> Path:
+    """Where the class archives of this Java and these jars are."""
+    found = Path(program()).resolve()
+    key = hashlib.sha256(f"{found} {found.stat().st_mtime_ns}".encode()).hexdigest()[:12]
+    return kafka_libs() / f"archives-{key}"
+
+
+def recording_folder() -> Path:
+    """Where they are while they are being recorded."""
+    return kafka_libs() / ".recording"
+
+
+def command(main_class: str, arguments: Sequence[str], *, options: Sequence[str], recording: bool = False) -> list[str]:
+    """The command line of a Kafka program. ``recording`` makes it leave a class archive when it ends."""
     libs = kafka_libs()
     if not libs.is_dir():
         raise StackError("kafka: its jars are not here. Mend: python3.11 -m stack install")
@@ -31,7 +44,7 @@ def command(main_class: str, arguments: Sequence[str], *, options: Sequence[str]
         program(),
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
-        "-Xshare:auto",
+        *_class_data(main_class, recording),
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}",
         *options,
@@ -40,3 +53,12 @@ def command(main_class: str, arguments: Sequence[str], *, options: Sequence[str]
         main_class,
         *arguments,
     ]
+
+
+def _class_data(main_class: str, recording: bool) -> list[str]:
+    if recording:
+        return [f"-XX:ArchiveClassesAtExit={recording_folder() / main_class}.jsa"]
+    archive = archive_folder() / f"{main_class}.jsa"
+    if archive.exists():
+        return ["-Xshare:auto", f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return []

@@ -27,7 +27,7 @@ def prepare(home: Home) -> Launch:
     configuration.write_text(properties.render(TEMPLATE.read_text(), place(home)))
     if not (data / "log" / "meta.properties").exists():
         _format(home)
-    argv = java.command("kafka.Kafka", [str(configuration)], options=["-Xms192m", "-Xmx512m"])
+    argv = java.command("kafka.Kafka", [str(configuration)], options=["-Xms192m", "-Xmx512m"], recording=home.recording)
     return Launch(argv, folder=data)
 
 
@@ -70,6 +70,7 @@ def _format(home: Home) -> None:
         "kafka.tools.StorageTool",
         ["format", "-t", cluster_id(), "-c", str(configuration), "--ignore-formatted"],
         options=["-Xmx128m", "-XX:TieredStopAtLevel=1"],
+        recording=home.recording,
     )
     done = subprocess.run(argv, capture_output=True, text=True, env=clean_environment(), check=False)
     if done.returncode != 0:
