@@ -74,7 +74,7 @@ def replan(
     except ScheduleError:
         # The old definition could not be read and so owed nothing; the new one may be sound.
         before, next_us = Rule(None), None
-    for change, old, new in zip(changes, columns, columns[1:], strict=True):
+    for change, old, new in zip(changes, columns[:-1], columns[1:], strict=True):
         if new is not None and (old is None or old["every_us"] != new["every_us"]):
             plan.anchor_us = change.committed_us
         try:

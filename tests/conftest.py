@@ -9,7 +9,7 @@ not start fails the run; nothing is skipped.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -45,11 +45,25 @@ def etcd(stack: Endpoints) -> str:
     return stack.etcd
 
 
+_INSTALLATION = pytest.StashKey[TestInstallation]()
+
+
 @pytest.fixture
-def installation(stack: Endpoints) -> Iterator[TestInstallation]:
+def installation(stack: Endpoints, request: pytest.FixtureRequest) -> Iterator[TestInstallation]:
     """A fresh installation: its own name, topics and migrated database."""
     with TestInstallation.made(stack) as made:
+        request.node.stash[_INSTALLATION] = made
         yield made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the last log lines of its processes."""
+    report = yield
+    installation = item.stash.get(_INSTALLATION, None)
+    if installation is not None and report.when == "call" and report.failed:
+        report.sections += [(f"log of {node}", text) for node, text in installation.last_lines().items()]
+    return report
 
 
 @pytest.fixture

@@ -108,6 +108,13 @@ class TestInstallation:
         """What a process has logged."""
         return self._log(node).read_text(errors="replace")
 
+    def last_lines(self, count: int = 40) -> dict[str, str]:
+        """The end of each process' log, by node."""
+        return {
+            log.stem: "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+            for log in sorted(self.folder.glob("*.log"))
+        }
+
     def end_processes(self) -> None:
         """SIGTERM, then SIGKILL after a while: to the processes that this installation started."""
         for process in self.processes:
@@ -127,7 +134,8 @@ class TestInstallation:
 
     def _create_topics(self) -> None:
         specs = self.topics.specs(4)
-        made = self._admin().create_topics(
+        admin = self._admin()  # kept: its futures die with it
+        made = admin.create_topics(
             [
                 NewTopic(spec.name, num_partitions=spec.partitions, replication_factor=1, config=spec.config)
                 for spec in specs

@@ -1,0 +1,101 @@
+"""The coordinator process on real servers: from a row in SQL to triggers in Kafka."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator.election import Leader, read_leader
+from cronstream.clock import SECOND
+from cronstream.records import Kind
+from cronstream.topics import partition_of
+from tests.support.installation import TestInstallation
+from tests.support.poll import eventually
+from tests.support.triggers import Watcher
+
+
+# No capture here: the audit finds edits, and does so quickly.
+AUDITED = {"audit_seconds": 0.3, "audit_stale_seconds": 0.2}
+
+
+@pytest.fixture
+def triggers(installation: TestInstallation) -> Iterator[Watcher]:
+    watcher = Watcher(installation.endpoints.kafka, installation.topics.triggers)
+    yield watcher
+    watcher.close()
+
+
+def leader_of(installation: TestInstallation) -> Leader | None:
+    return read_leader(installation.endpoints.etcd, f"/{installation.name}")
+
+
+def await_leader(installation: TestInstallation, node: str | None = None) -> Leader:
+    def led() -> Leader | None:
+        leader = leader_of(installation)
+        return leader if leader is not None and node in (None, leader.node) else None
+
+    return eventually(led, within=15, says=f"{node or 'somebody'} leads")
+
+
+def insert(installation: TestInstallation, name: str, **columns: object) -> int:
+    columns = {"handler": "log", "name": name, **columns}
+    names = ", ".join(columns)
+    values = ", ".join(["%s"] * len(columns))
+    with installation.connect() as connection:
+        row = connection.execute(
+            f"INSERT INTO cronstream.job_definitions ({names}) VALUES ({values}) RETURNING job_id",  # type: ignore[arg-type]
+            list(columns.values()),
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def times_of(watcher: Watcher, job_id: int, kind: Kind = Kind.RUN) -> list[int]:
+    return [seen.item.scheduled_us for seen in watcher.poll() if seen.item.job_id == job_id and seen.item.kind == kind]
+
+
+def test_a_row_becomes_triggers_at_its_times(installation: TestInstallation, triggers: Watcher) -> None:
+    installation.start("coordinator", "c1", **AUDITED)
+    await_leader(installation)
+    job_id = insert(installation, "every-second", every="1 second")
+    times = eventually(lambda: len(times_of(triggers, job_id)) >= 4 and times_of(triggers, job_id), within=20)
+    with installation.connect() as connection:
+        row = connection.execute(
+            "SELECT cronstream.us(anchor) FROM cronstream.schedules WHERE job_id = %s", [job_id]
+        ).fetchone()
+    assert row is not None
+    assert times == [row[0] + (index + 1) * SECOND for index in range(len(times))]
+    for seen in triggers.seen:
+        assert seen.published_at >= seen.item.scheduled_us
+        assert seen.partition == partition_of(job_id, 4)
+
+
+def test_two_coordinators_lead_one_after_the_other(installation: TestInstallation, triggers: Watcher) -> None:
+    first = installation.start("coordinator", "c1", **AUDITED)
+    token = await_leader(installation, "c1").token
+    installation.start("coordinator", "c2", **AUDITED)
+    job_id = insert(installation, "every-second", every="1 second")
+    eventually(lambda: len(times_of(triggers, job_id)) >= 2, within=20)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(5) == 0
+    assert await_leader(installation, "c2").token > token
+    count = len(times_of(triggers, job_id))
+    eventually(lambda: len(times_of(triggers, job_id)) >= count + 3, within=20)
+    times = times_of(triggers, job_id)
+    assert times == [times[0] + index * SECOND for index in range(len(times))]
+
+
+def test_a_killed_leader_is_followed_and_nothing_is_missing(installation: TestInstallation, triggers: Watcher) -> None:
+    first = installation.start("coordinator", "c1", **AUDITED)
+    await_leader(installation, "c1")
+    installation.start("coordinator", "c2", **AUDITED)
+    job_id = insert(installation, "every-second", every="1 second")
+    eventually(lambda: len(times_of(triggers, job_id)) >= 2, within=20)
+    first.kill()
+    await_leader(installation, "c2")
+    count = len(times_of(triggers, job_id))
+    eventually(lambda: len(times_of(triggers, job_id)) >= count + 3, within=20)
+    times = times_of(triggers, job_id)
+    assert times == [times[0] + index * SECOND for index in range(len(times))]
