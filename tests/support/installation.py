@@ -18,10 +18,13 @@ import psycopg
 from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg.conninfo import conninfo_to_dict
 
-from cronstream.settings import Installation, read_settings
+from connectors.config import connector_name, slot_name
+from connectors.connect_api import ConnectApi
+from cronstream.settings import CaptureSettings, Installation, read_settings
 from cronstream.topics import Topics
 from sql.migrate import migrate
 from tests.support.endpoints import Endpoints
+from tests.support.poll import eventually
 
 Model = TypeVar("Model", bound=Installation)
 ROOT = Path(__file__).parents[2]
@@ -53,6 +56,7 @@ class TestInstallation:
                 yield made
             finally:
                 made.end_processes()
+                made._end_capture()
                 made._delete_topics()
 
     @property
@@ -132,6 +136,13 @@ class TestInstallation:
     def _log(self, node: str) -> Path:
         return self.folder / f"{node}.log"
 
+    def _end_capture(self) -> None:
+        """Delete the connector, if one was registered, and its slot: a database with a live slot cannot be dropped."""
+        settings = self.settings(CaptureSettings)
+        ConnectApi(self.endpoints.connect).delete(connector_name(settings))
+        with self.connect() as connection:
+            eventually(lambda: _slot_is_gone(connection, slot_name(settings)), within=30, every=0.2)
+
     def _create_topics(self) -> None:
         specs = self.topics.specs(4)
         admin = self._admin()  # kept: its futures die with it
@@ -155,3 +166,13 @@ class TestInstallation:
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.endpoints.kafka})
+
+
+def _slot_is_gone(connection: psycopg.Connection[Any], slot: str) -> bool:
+    try:
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [slot]
+        )
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True
