@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 DAY = 86_400
 _HEADER = struct.Struct(">4s1s15x6l")
@@ -95,8 +96,19 @@ def parse_rule(text: str) -> Rule | None:
     return Rule(std, dst, match["start"] or "", match["end"] or "")
 
 
-def read(data: bytes) -> tuple[int, list[tuple[int, int]], Rule | None]:
-    """(offset before the first change, [(instant, new offset), …], rule for later years)."""
+class TimeZoneFile(NamedTuple):
+    """What a file says: the offsets up to `last`, and the rule for all time after it."""
+
+    before: int
+    changes: list[tuple[int, int]]
+    """(instant, new offset), in order"""
+    last: int
+    """the last explicit transition, which may be one that changes no offset"""
+    rule: Rule | None
+
+
+def read(data: bytes) -> TimeZoneFile:
+    """The content of a TZif file of version 2 or later; ValueError for anything else."""
     magic, version, *counts = _HEADER.unpack_from(data)
     if magic != b"TZif" or version < b"2":
         raise ValueError("not a TZif file of version 2 or later")
@@ -115,4 +127,5 @@ def read(data: bytes) -> tuple[int, list[tuple[int, int]], Rule | None]:
         if offsets[kind] != offset:
             offset = offsets[kind]
             changes.append((instant, offset))
-    return before, changes, parse_rule(data[at:].strip(b"\n").decode("ascii"))
+    rule = parse_rule(data[at:].strip(b"\n").decode("ascii"))
+    return TimeZoneFile(before, changes, instants[-1] if instants else -(2**62), rule)

@@ -45,17 +45,17 @@ def zone_names() -> frozenset[str]:
 class Zone:
     """One zone's offsets over all time. Get it from `zone_of`: equal names, same object."""
 
-    __slots__ = ("_known_to_year", "_rule", "name", "table")
+    __slots__ = ("_known_to_year", "_rule", "_ruled_from", "name", "table")
 
     def __init__(self, name: str, data: bytes) -> None:
-        before, changes, rule = read(data)
+        before, changes, self._ruled_from, rule = read(data)
         self.name = name
         self._rule: Rule | None = rule if rule is not None and rule.start else None
         starts = [_BEGINNING, *(instant for instant, _ in changes)]
         offsets = [before, *(offset for _, offset in changes)]
         if rule is not None and not rule.start and offsets[-1] != rule.std:
             raise ValueError(f"{name}: the rule contradicts the last change")
-        self._known_to_year = 1970 + starts[-1] // (366 * DAY) if len(starts) > 1 else 1970
+        self._known_to_year = 1970 + max(self._ruled_from, 0) // (366 * DAY)
         self.table = (starts, offsets)
         if self._rule is None:
             starts.append(_FOREVER)
@@ -68,7 +68,7 @@ class Zone:
         starts, offsets = self.table[0][:-1], self.table[1][:]
         for year in range(self._known_to_year, to_year):
             for instant, offset in self._rule.changes(year):
-                if instant > starts[-1] and offset != offsets[-1]:
+                if instant > self._ruled_from and offset != offsets[-1]:
                     starts.append(instant)
                     offsets.append(offset)
         starts.append(days_before_year(to_year) * DAY)
