@@ -110,12 +110,18 @@ def _become(argv: list[str], out: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        os.execvp(argv[0], argv)  # noqa: S606 - without a shell is the point
+        os.execvpe(argv[0], argv, _environment())  # noqa: S606 - without a shell is the point
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
     finally:
         os._exit(126)
+
+
+def _environment() -> dict[bytes, bytes]:
+    """What the guard was given: Python itself adds LC_CTYPE where there is no locale."""
+    with open("/proc/self/environ", "rb") as given:
+        return dict(entry.split(b"=", 1) for entry in given.read().split(b"\0") if b"=" in entry)
 
 
 def _reap(child: int, status: int | None) -> int | None:

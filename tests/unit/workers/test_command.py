@@ -1,0 +1,180 @@
+"""The command handler, with real programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronstream.records import Kind
+from tests.support.poll import eventually
+from tests.unit.workers.attempts import an_attempt
+from workers.attempt import Attempt, Result
+from workers.handlers import command
+from workers.handlers.command import CommandHandler
+
+BOUND = 4096
+# A program, its child, and a grandchild that has left the session for good.
+FAMILY = "echo begun; setsid sh -c 'echo $$ >> {pids}; sleep 600' & sh -c 'echo $$ >> {pids}; sleep 600; :' & {then}"
+
+
+def run(
+    payload: dict[str, Any], *, enabled: bool = True, deadline: float | None = None
+) -> tuple[Attempt, Result | None]:
+    """None: it was cut off at its deadline."""
+
+    async def go() -> tuple[Attempt, Result | None]:
+        handler = CommandHandler(
+            enabled=enabled, output_bytes=BOUND, inherited={"PATH": os.environ["PATH"], "SECRET": "s"}
+        )
+        attempt = an_attempt("command", payload)
+        try:
+            async with asyncio.timeout(deadline):
+                return attempt, await handler.run(attempt)
+        except TimeoutError:
+            return attempt, None
+
+    return asyncio.run(go())
+
+
+def result_of(argv: list[str], **more: Any) -> Result:
+    _, result = run({"argv": argv, **more})
+    assert result is not None
+    return result
+
+
+def pids_in(path: Path, count: int = 2) -> list[int]:
+    def read() -> list[int]:
+        found = [int(line) for line in path.read_text().split()] if path.exists() else []
+        return found if len(found) >= count else []
+
+    return eventually(read, within=10)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_exit_code_zero_has_succeeded() -> None:
+    assert result_of(["sh", "-c", "echo out; echo err >&2"]) == Result(Kind.SUCCEEDED, None, "out\nerr\n")
+
+
+def test_any_other_exit_code_has_failed() -> None:
+    assert result_of(["sh", "-c", "echo no; exit 3"]) == Result(Kind.FAILED, "exit code 3", "no\n")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV"])
+def test_a_signal_has_failed(name: str) -> None:
+    assert result_of(["sh", "-c", f"kill -{name[3:]} $$"]) == Result(Kind.FAILED, f"killed by {name}", None)
+
+
+def test_a_missing_program_is_named() -> None:
+    result = result_of(["/no/such/program"])
+    assert result.error == "exit code 127"
+    assert result.output == "/no/such/program: No such file or directory\n"
+
+
+def test_there_is_no_shell() -> None:
+    assert result_of(["printf", "%s", "$(id); `id` *"]).output == "$(id); `id` *"
+
+
+def test_stdin_reaches_the_program() -> None:
+    assert result_of(["cat"], stdin="äöü").output == "äöü"
+
+
+def test_a_program_that_ignores_a_long_stdin_is_no_trouble() -> None:
+    assert result_of(["true"], stdin="x" * 1_000_000).kind is Kind.SUCCEEDED
+
+
+def test_the_environment_is_an_allow_list_and_says_which_run_it_is() -> None:
+    result = result_of(["env"], env={"OWN": "1", "CRONSTREAM_ATTEMPT": "forged"})
+    environment = dict(line.split("=", 1) for line in (result.output or "").splitlines())
+    assert environment == {
+        "PATH": os.environ["PATH"],
+        "OWN": "1",
+        "CRONSTREAM_IDEMPOTENCY_KEY": "7-1772953200000000-0",
+        "CRONSTREAM_FENCING_TOKEN": "41",
+        "CRONSTREAM_SCHEDULED_TIME": "2026-03-08T07:00:00Z",
+        "CRONSTREAM_ATTEMPT": "1",
+        "CRONSTREAM_JOB_ID": "7",
+        "CRONSTREAM_JOB": "nightly",
+        "CRONSTREAM_TENANT": "acme",
+    }
+
+
+def test_a_flood_of_output_keeps_its_end_within_the_bound() -> None:
+    result = result_of(["sh", "-c", "head -c 50000000 /dev/zero | tr '\\0' x; echo the end"])
+    assert result.kind is Kind.SUCCEEDED
+    output = result.output or ""
+    assert len(output) == BOUND
+    assert output.startswith("[50000008 bytes in all; the end:]\n")
+    assert output.endswith("xthe end\n")
+
+
+def test_the_whole_tree_dies_at_the_deadline(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    attempt, result = run({"argv": ["sh", "-c", FAMILY.format(pids=pids, then="wait")]}, deadline=1.0)
+    assert result is None
+    assert attempt.partial_output == "begun\n"
+    assert not any(is_alive(pid) for pid in pids_in(pids))
+
+
+def test_nothing_outlives_its_program(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    then = f"while [ $(cat {pids} 2>/dev/null | wc -l) -lt 2 ]; do sleep 0.05; done; exit 0"
+    assert result_of(["sh", "-c", FAMILY.format(pids=pids, then=then)]).kind is Kind.SUCCEEDED
+    assert not any(is_alive(pid) for pid in pids_in(pids))
+
+
+def test_the_whole_tree_dies_with_its_worker(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = (
+        "import asyncio\n"
+        "from workers.handlers.command import CommandHandler\n"
+        "from tests.unit.workers.attempts import an_attempt\n"
+        f"payload = {{'argv': ['sh', '-c', {FAMILY.format(pids=pids, then='wait')!r}]}}\n"
+        "handler = CommandHandler(enabled=True, output_bytes=100)\n"
+        "asyncio.run(handler.run(an_attempt('command', payload)))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as worker:
+        family = pids_in(pids)
+        worker.send_signal(signal.SIGKILL)
+    eventually(lambda: not any(is_alive(pid) for pid in family), within=5)
+
+
+def test_a_program_that_kills_its_guard_has_failed() -> None:
+    result = result_of(["sh", "-c", "kill -9 $PPID; sleep 600"])
+    assert result == Result(Kind.FAILED, "killed by SIGKILL", None)
+
+
+def test_a_stopped_guard_is_killed_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "KILL_SECONDS", 0.2)
+    pids = tmp_path / "pids"
+    script = f"echo $$ >> {pids}; kill -STOP $PPID; sleep 600"
+    _, result = run({"argv": ["sh", "-c", script]}, deadline=0.7)
+    assert result is None
+    [pid] = pids_in(pids, 1)
+    eventually(lambda: not is_alive(pid), within=5)
+
+
+def test_it_is_off_unless_allowed() -> None:
+    _, result = run({"argv": ["true"]}, enabled=False)
+    assert result is not None
+    assert result.kind is Kind.FAILED
+    assert "CRONSTREAM_COMMAND_ENABLED" in (result.error or "")
+
+
+@pytest.mark.parametrize("payload", [{}, {"argv": []}, {"argv": "ls"}, {"argv": ["a\0b"]}, {"argv": ["x"], "env": [1]}])
+def test_what_is_no_command_is_a_failure(payload: dict[str, Any]) -> None:
+    _, result = run(payload)
+    assert result is not None
+    assert "the payload is not a command" in (result.error or "")
