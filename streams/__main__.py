@@ -57,6 +57,13 @@ class Company(mode.Service):
             await self._runner.cleanup()
 
 
+class Worker(faust.Worker):
+    """Faust's worker without its second of sleep at the end."""
+
+    async def _sentinel_task(self) -> None:
+        """Nothing is left to wait for."""
+
+
 def main() -> None:
     """Settings → app → worker."""
     try:
@@ -67,7 +74,7 @@ def main() -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     app = new_app(settings, SystemClock())
-    worker = faust.Worker(
+    worker = Worker(
         app,
         Company(app),
         loglevel=settings.log_level.lower(),

@@ -1,0 +1,195 @@
+"""``python -m streams.sink``: outcomes into history, in batches, each row once.
+
+    outcomes ──► rows ──► COPY, INSERT … ON CONFLICT DO NOTHING ──► offsets committed
+
+Offsets are committed after the rows are, so a crash writes rows again and changes
+nothing. While Postgres is away the sink waits, keeps its place in the group and
+takes nothing new. What cannot be read or stored goes to the dead-letter topic,
+and the rest of its batch goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psycopg
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from cronstream.clock import Clock, SystemClock
+from cronstream.records import Batch, PoisonRecord
+from cronstream.settings import SettingsError, StreamsSettings, read_settings
+from sql.connection import connect
+from streams import dead_letters
+from streams.dead_letters import Record
+from streams.history import Row, rows_of
+from streams.writer import HistoryWriter
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 5.0
+FLUSH_SECONDS = 10.0
+STAGE = "history"
+
+
+class Sink:
+    """One consumer of outcomes. ``run`` until ``stop``."""
+
+    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._topic = settings.topics.outcomes
+        self._stop = threading.Event()
+        self._writer = HistoryWriter(lambda: connect(settings, "history"))
+        self._producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
+        session_ms = round(settings.session_timeout_seconds * 1000)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": settings.kafka,
+                "group.id": f"{settings.installation}-history",
+                "client.id": settings.node,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "session.timeout.ms": session_ms,
+                "heartbeat.interval.ms": session_ms // 6,
+                "fetch.wait.max.ms": 50,
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+        )
+
+    def stop(self, *_: Any) -> None:
+        """End after the batch under way."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Write until told to stop."""
+        self._consumer.subscribe([self._topic])
+        log.info("The history sink runs: action=start topic=%s", self._topic)
+        try:
+            while not self._stop.is_set():
+                self._write(self._gather())
+        finally:
+            self._consumer.close()
+            self._writer.close()
+
+    def _gather(self) -> list[Record]:
+        """What came within the linger, at most a batch of rows and a half."""
+        records: list[Record] = []
+        items = 0
+        deadline: int | None = None
+        while not self._stop.is_set() and items < self._settings.history_batch_items:
+            for message in self._consumer.consume(num_messages=50, timeout=0.05):
+                error = message.error()
+                if error is None:
+                    records.append(_record(message))
+                    items += max(1, len(message.value() or b"") // 200)
+                else:
+                    log.warning("Kafka says: action=consume error=%s", error)
+            now = self._clock.boot_ns()
+            if deadline is None and records:
+                deadline = now + round(self._settings.history_linger_seconds * 1e9)
+            if deadline is not None and now >= deadline:
+                break
+        return records
+
+    def _write(self, records: list[Record]) -> None:
+        """Rows stored and dead letters acknowledged, then the offsets."""
+        rows = {row: record for record in records for row in self._rows(record)}
+        stored = self._insist("store", lambda: self._store(rows))
+        if records and stored and self._insist("flush", self._flushed):
+            self._commit(records)
+
+    def _rows(self, record: Record) -> list[Row]:
+        try:
+            batch = Batch.decode(record.value)
+        except PoisonRecord as error:
+            self._set_aside(record, record.value, dead_letters.POISON_RECORD, str(error))
+            return []
+        rows, poison = rows_of(batch)
+        if poison:
+            items = batch.select(np.array([index for index, _ in poison], np.intp))
+            self._set_aside(record, items.encode(), dead_letters.POISON_ITEM, poison[0][1])
+        return rows
+
+    def _store(self, rows: dict[Row, Record]) -> bool:
+        try:
+            refused = self._writer.write(list(rows))
+        except psycopg.OperationalError as error:
+            log.warning("Postgres does not take rows, waiting: action=store rows=%d error=%s", len(rows), error)
+            return False
+        for row, why in refused:
+            self._set_aside(rows[row], rows[row].value, dead_letters.POISON_ITEM, f"{row}: {why}")
+        return True
+
+    def _flushed(self) -> bool:
+        return self._producer.flush(FLUSH_SECONDS) == 0
+
+    def _insist(self, action: str, attempt: Callable[[], bool]) -> bool:
+        """Try until it works, in the group all the while; False if told to stop before."""
+        wait = FIRST_WAIT_SECONDS
+        while not attempt():
+            if self._stop.is_set():
+                return False
+            self._hold(wait)
+            wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+            log.info("Trying again: action=%s", action)
+        return True
+
+    def _hold(self, seconds: float) -> None:
+        """Stay in the group without taking anything."""
+        assigned = self._consumer.assignment()
+        self._consumer.pause(assigned)
+        deadline = self._clock.boot_ns() + round(seconds * 1e9)
+        while self._clock.boot_ns() < deadline and not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                # Of a partition that was assigned just now: taken later.
+                early = _record(message)
+                place = TopicPartition(early.topic, early.partition, early.offset)
+                self._consumer.seek(place)
+                self._consumer.pause([place])
+        self._consumer.resume(self._consumer.assignment())
+
+    def _commit(self, records: list[Record]) -> None:
+        last = {record.partition: record.offset + 1 for record in records}
+        offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in last.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            log.warning("Offsets not committed, rows will be offered again: action=commit error=%s", error)
+
+    def _set_aside(self, record: Record, value: bytes | None, reason: str, error: str) -> None:
+        headers = dead_letters.headers_of(record, reason, error, STAGE)
+        log.warning("Set aside: action=dead_letter record=%s reason=%s error=%s", record.place, reason, error)
+        self._producer.produce(self._settings.topics.dead_letter, value, record.key, headers=[*headers])
+
+
+def _record(message: Any) -> Record:
+    headers = [(name, value or b"") for name, value in message.headers() or []]
+    return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
+
+
+def main() -> None:
+    """Settings → sink; SIGTERM ends it after the batch under way."""
+    try:
+        settings = read_settings(StreamsSettings, os.environ)
+    except SettingsError as error:
+        sys.exit(f"streams.sink: {error}")
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    sink = Sink(settings, SystemClock())
+    signal.signal(signal.SIGTERM, sink.stop)
+    signal.signal(signal.SIGINT, sink.stop)
+    sink.run()
+
+
+if __name__ == "__main__":
+    main()
