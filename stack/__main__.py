@@ -78,7 +78,7 @@ def _status(home: Home) -> None:
         if identity is None:
             print(f"{name:<14} down")
             continue
-        port = f"127.0.0.1:{services.status_port(home, name)}  " if service.has_status_page else ""
+        port = f"127.0.0.1:{services.status_port(home, name)}  " if service.page else ""
         print(f"{name:<14} {'running':<10} {port}pid {identity.pid}  {process.resident_bytes(identity) >> 20} MB")
 
 

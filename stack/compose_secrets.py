@@ -7,6 +7,7 @@ readable and the folder that holds them is closed.
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 from stack.home import ROLE
 from stack.paths import LOCAL
@@ -15,18 +16,18 @@ from stack.waiting import say
 FOLDER = LOCAL / "compose" / "secrets"
 
 
-def write() -> None:
+def write(folder: Path = FOLDER) -> None:
     """Make what is missing; existing passwords stay, since the databases know them."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    FOLDER.chmod(0o700)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
     for name in ("postgres_superuser_password", "postgres_password"):
-        file = FOLDER / name
+        file = folder / name
         if not file.exists():
             file.write_text(secrets.token_hex(24))
             file.chmod(0o444)
-    password = (FOLDER / "postgres_password").read_text()
-    properties = FOLDER / "connect.properties"
+    password = (folder / "postgres_password").read_text()
+    properties = folder / "connect.properties"
     if not properties.exists():
         properties.write_text(f"postgres.user={ROLE}\npostgres.password={password}\n")
         properties.chmod(0o444)
-    say(f"secrets are in {FOLDER}")
+    say(f"secrets are in {folder}")

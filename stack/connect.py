@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import signal
 
-from stack import java, properties
+from stack import java, ports, properties
 from stack.errors import StackError
 from stack.home import Home
 from stack.paths import CONNECTORS, connect_plugins
@@ -46,14 +45,7 @@ def place(home: Home) -> dict[str, str]:
 
 def is_ready(home: Home) -> bool:
     """The worker says that it has started and can serve requests."""
-    connection = http.client.HTTPConnection("127.0.0.1", home.port("connect"), timeout=3.0)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.client.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return ports.serves(home.port("connect"), "/health")
 
 
 CONNECT = Server(

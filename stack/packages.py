@@ -43,14 +43,14 @@ def install_packages(packages: Sequence[str], run_logged: RunLogged) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     mend = f"see that the Debian mirror can be reached, or run it by hand: {by_hand}"
     run_logged("package lists", ["apt-get", "update", "-q"], mend, quiet, attempts=2)
-    with _no_services_started():
+    with no_services_started():
         argv = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages]
         run_logged("system packages", argv, mend, quiet, attempts=2)
     say(f"  system packages: ready ({watch.seconds:.0f} s)")
 
 
 @contextmanager
-def _no_services_started() -> Iterator[None]:
+def no_services_started() -> Iterator[None]:
     ours = [(POLICY, "#!/bin/sh\nexit 101\n", 0o755), (NO_CLUSTER, "create_main_cluster = false\n", 0o644)]
     written = []
     try:

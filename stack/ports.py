@@ -6,6 +6,7 @@ connections, so that a server which restarts finds its own port free.
 
 from __future__ import annotations
 
+import http.client
 import random
 import socket
 from collections.abc import Collection
@@ -33,10 +34,13 @@ def choose(taken: Collection[int] = ()) -> int:
     raise OSError(f"no free port between {FIRST} and {LAST}")
 
 
-def answers(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+def serves(port: int, path: str) -> bool:
+    """Whether ``path`` answers 200 there; asked once, for a few seconds at most."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3.0)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
-            return True
-    except OSError:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()

@@ -29,16 +29,17 @@ class Service:
 
     name: str
     module: str
-    has_status_page: bool = False
+    page: str | None = None
+    """A path that answers 200 once the process is at work; None where it has no pages."""
 
 
 SERVICES: dict[str, Service] = {
     service.name: service
     for service in (
         Service("connectors", "connectors"),
-        Service("coordinator-1", "coordinator"),
-        Service("coordinator-2", "coordinator"),
-        Service("streams-1", "streams", has_status_page=True),
+        Service("coordinator-1", "coordinator", page="/health"),
+        Service("coordinator-2", "coordinator", page="/health"),
+        Service("streams-1", "streams", page="/health"),
         Service("sink-1", "streams.sink"),
         Service("worker-1", "workers"),
     )
@@ -86,7 +87,7 @@ def up(
         raise
     if not quiet:
         for service in missing:
-            at = f" at http://127.0.0.1:{status_port(home, service.name)}" if service.has_status_page else ""
+            at = f" at http://127.0.0.1:{status_port(home, service.name)}" if service.page else ""
             say(f"  {service.name} runs{at}")
 
 
@@ -110,7 +111,7 @@ def environment(home: Home, service: Service) -> dict[str, str]:
     """The variables of one process: the home's, its name, its folder, its status port."""
     values = home.environment() | {"CRONSTREAM_NODE": service.name}
     values["CRONSTREAM_DATA_DIR"] = str(home.path / "data" / service.name)
-    if service.has_status_page:
+    if service.page:
         values["CRONSTREAM_STATUS_PORT"] = str(status_port(home, service.name))
     return values
 
@@ -143,12 +144,12 @@ def down(home: Home) -> None:
 
 
 def _wait_at_work(home: Home, service: Service) -> None:
-    """A status page answers; other processes have loaded their code and are still alive."""
+    """Its page answers 200; a process without pages is alive."""
 
     def settled() -> bool:
         if not home.is_running(service.name):
             return True
-        return not service.has_status_page or ports.answers(status_port(home, service.name))
+        return service.page is None or ports.serves(status_port(home, service.name), service.page)
 
     answered = wait_until(settled, START_SECONDS)
     if not answered or not home.is_running(service.name):
