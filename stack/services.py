@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stack import ports, process
 from stack.errors import StackError
@@ -98,6 +99,7 @@ def start(home: Home, service: Service, settings: Mapping[str, str] | None = Non
     """
     if home.is_running(service.name):
         return
+    data_folder(home, service).mkdir(parents=True, exist_ok=True)
     process.spawn(
         [str(VENV_PYTHON), "-m", service.module],
         pid_file=home.pid_file(service.name),
@@ -110,10 +112,15 @@ def start(home: Home, service: Service, settings: Mapping[str, str] | None = Non
 def environment(home: Home, service: Service) -> dict[str, str]:
     """The variables of one process: the home's, its name, its folder, its status port."""
     values = home.environment() | {"CRONSTREAM_NODE": service.name}
-    values["CRONSTREAM_DATA_DIR"] = str(home.path / "data" / service.name)
+    values["CRONSTREAM_DATA_DIR"] = str(data_folder(home, service))
     if service.page:
         values["CRONSTREAM_STATUS_PORT"] = str(status_port(home, service.name))
     return values
+
+
+def data_folder(home: Home, service: Service) -> Path:
+    """What the process keeps on this machine; it may be lost without harm."""
+    return home.path / "data" / service.name
 
 
 def status_port(home: Home, name: str) -> int:
