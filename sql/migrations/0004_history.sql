@@ -41,7 +41,8 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('cronstream.job_runs partitions', 0));
-    IF to_regclass('cronstream.' || part) IS NOT NULL THEN
+    -- from the catalog itself: to_regclass may answer from what this session knew before it waited
+    IF EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'cronstream'::regnamespace) THEN
         RETURN false;
     END IF;
     EXECUTE format('CREATE TABLE cronstream.%I (LIKE cronstream.job_runs INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);

@@ -1,0 +1,298 @@
+"""What Postgres accepts as a definition, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from sql.migrate import migrate
+from tests.support.endpoints import Endpoints
+
+Conn = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def database(stack: Endpoints) -> Iterator[str]:
+    with stack.database() as dsn:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            migrate(conn)
+        yield dsn
+
+
+@pytest.fixture
+def conn(database: str) -> Iterator[Conn]:
+    """A transaction that is rolled back."""
+    with psycopg.connect(database) as conn:
+        yield conn
+        conn.rollback()
+
+
+def insert(conn: Conn, **columns: Any) -> int:
+    values: dict[str, Any] = {"name": "job", "handler": "log", **columns}
+    if not {"cron", "every", "run_at"} & values.keys():
+        values["cron"] = "*/5 * * * *"
+    marks = ", ".join("%s::interval" if name == "every" else "%s" for name in values)
+    row = conn.execute(
+        f"INSERT INTO cronstream.job_definitions ({', '.join(values)}) VALUES ({marks}) RETURNING job_id",  # type: ignore[arg-type]
+        list(values.values()),
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+URL = {"url": "https://example.org/hook"}
+GOOD: list[dict[str, Any]] = [
+    {},
+    {"cron": "0 9 * * MON-FRI"},
+    {"cron": "*/10 0-5,7 1 JAN ?", "timezone": "America/Argentina/Buenos_Aires"},
+    {"cron": "30 0 0 L * *"},
+    {"cron": "H H(0-7) * * 5#2"},
+    {"cron": "@daily"},
+    {"cron": "@HOURLY"},
+    {"cron": "0\t0  *\t* *"},
+    {"every": "1 second"},
+    {"every": "PT90S"},
+    {"every": "36500 days"},
+    {"every": "1 day 00:00:00.000001", "anchor": "2020-01-01T00:00:00Z"},
+    {"run_at": "2030-01-01T00:00:00Z"},
+    {"run_at": "1970-01-01T00:00:00Z"},
+    {"timezone": "Asia/Kathmandu"},
+    {"timezone": "Etc/GMT+5"},
+    {"name": "x" * 255, "tenant": "ü" * 255},
+    {"name": "quoted 'name' — with \" signs"},
+    {"handler": "http", "payload": Jsonb(URL)},
+    {"handler": "http", "payload": Jsonb({"url": "HTTP://[::1]:80/x?y=z#f", "method": "PUT", "headers": {"a": "b"}})},
+    {"handler": "command", "payload": Jsonb({"argv": ["/bin/true", "", "ü"]})},
+    {"payload": None},
+    {"payload": Jsonb(None)},
+    {"payload": Jsonb({"x": "y" * 65_000})},
+    {"starts_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-01T00:00:00.000001Z"},
+    {"misfire_policy": "SKIP", "misfire_grace": "0"},
+    {"misfire_policy": "CATCH_UP", "catch_up_limit": 1},
+    {"overlap_policy": "queue", "dst_gap": "shift", "dst_overlap": "both", "jitter": "none"},
+    {"spread_seconds": 86400, "max_attempts": 1, "backoff_seconds": 0, "backoff_factor": 1},
+    {"max_backoff": "24 hours", "timeout_seconds": 0.25},
+    {"enabled": False},
+]
+
+
+@pytest.mark.parametrize("columns", GOOD, ids=str)
+def test_a_good_definition_is_accepted(conn: Conn, columns: dict[str, Any]) -> None:
+    insert(conn, **columns)
+
+
+# column named in the error, what was written, what the message says
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("cron", {"cron": None}, "only schedule"),
+    ("cron", {"cron": "* * * * *", "every": "1 minute"}, "only schedule"),
+    ("every", {"every": "1 minute", "run_at": "2030-01-01Z"}, "only schedule"),
+    ("cron", {"cron": "* * * * *", "every": "1 minute", "run_at": "2030-01-01Z"}, "only schedule"),
+    ("cron", {"cron": ""}, "not a cron expression"),
+    ("cron", {"cron": "* * * *"}, "not a cron expression"),
+    ("cron", {"cron": "* * * * * * *"}, "not a cron expression"),
+    ("cron", {"cron": "@reboot"}, "not a cron expression"),
+    ("cron", {"cron": "* * * *\n*"}, "not a cron expression"),
+    ("cron", {"cron": "１５ * * * *"}, "not a cron expression"),
+    ("cron", {"cron": "0\u00a00 * * *"}, "not a cron expression"),
+    ("cron", {"cron": "0 " * 2000 + "0 0 0 0"}, "not a cron expression"),
+    ("every", {"every": "0.999999 seconds"}, "shorter than one second"),
+    ("every", {"every": "-5 minutes"}, "shorter than one second"),
+    ("every", {"every": "1 month"}, "months or years"),
+    ("every", {"every": "2 years"}, "months or years"),
+    ("every", {"every": "1 month -1 days"}, "months or years"),
+    ("every", {"every": "36500 days 1 second"}, "longer than"),
+    ("run_at", {"run_at": "infinity"}, "out of range"),
+    ("run_at", {"run_at": "-infinity"}, "out of range"),
+    ("run_at", {"run_at": "0044-03-15 BC"}, "out of range"),
+    ("run_at", {"run_at": "20000-01-01"}, "out of range"),
+    ("anchor", {"anchor": "2026-01-01Z"}, "belongs to every"),
+    ("anchor", {"every": "1 minute", "anchor": "infinity"}, "out of range"),
+    ("starts_at", {"starts_at": "-infinity"}, "out of range"),
+    ("ends_at", {"ends_at": "infinity"}, "out of range"),
+    ("ends_at", {"starts_at": "2026-01-01Z", "ends_at": "2026-01-01Z"}, "not after starts_at"),
+    ("timezone", {"timezone": "Mars/Olympus"}, "not an IANA time zone"),
+    ("timezone", {"timezone": "europe/berlin"}, "not an IANA time zone"),
+    ("timezone", {"timezone": "posix/Europe/Berlin"}, "not an IANA time zone"),
+    ("timezone", {"timezone": "UTC+2"}, "not an IANA time zone"),
+    ("timezone", {"timezone": ""}, "not an IANA time zone"),
+    ("name", {"name": ""}, "empty, too long"),
+    ("name", {"name": "   "}, "empty, too long"),
+    ("name", {"name": "x" * 256}, "empty, too long"),
+    ("name", {"name": "two\nlines"}, "control characters"),
+    ("name", {"name": "bell\u0007"}, "control characters"),
+    ("name", {"name": "c1\u0085"}, "control characters"),
+    ("tenant", {"tenant": ""}, "empty, too long"),
+    ("tenant", {"tenant": "t\u007f"}, "control characters"),
+    ("handler", {"handler": "shell"}, "is not known"),
+    ("handler", {"handler": "HTTP"}, "is not known"),
+    ("payload", {"handler": "http"}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": None}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb(None)}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb([URL])}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": 7})}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": "/relative"})}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": "ftp://example.org"})}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": "http://"})}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": "http://a b/"})}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "method": "STEAL"})}, "unknown method"),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "method": None})}, "unknown method"),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "headers": ["a"]})}, "object of strings"),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "headers": {"a": 1}})}, "object of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({})}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": None}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": []})}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": "rm -rf"})}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": ["ls", 1]})}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": ["ls", ["x"]]})}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": [""]})}, "non-empty list of strings"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": [None]})}, "non-empty list of strings"),
+    ("payload", {"payload": Jsonb({"x": "y" * 65_536})}, "more than 65536"),
+    ("misfire_policy", {"misfire_policy": "fire_now"}, "not allowed"),
+    ("misfire_grace", {"misfire_grace": "-1 second"}, "not allowed"),
+    ("misfire_grace", {"misfire_grace": "367 days"}, "not allowed"),
+    ("catch_up_limit", {"catch_up_limit": 0}, "not allowed"),
+    ("catch_up_limit", {"catch_up_limit": 10001}, "not allowed"),
+    ("overlap_policy", {"overlap_policy": "kill"}, "not allowed"),
+    ("dst_gap", {"dst_gap": "both"}, "not allowed"),
+    ("dst_overlap", {"dst_overlap": "shift"}, "not allowed"),
+    ("spread_seconds", {"spread_seconds": -1}, "not allowed"),
+    ("spread_seconds", {"spread_seconds": 86401}, "not allowed"),
+    ("max_attempts", {"max_attempts": 0}, "not allowed"),
+    ("backoff_seconds", {"backoff_seconds": -0.1}, "not allowed"),
+    ("backoff_seconds", {"backoff_seconds": float("nan")}, "not allowed"),
+    ("backoff_factor", {"backoff_factor": 0.5}, "not allowed"),
+    ("backoff_factor", {"backoff_factor": float("inf")}, "not allowed"),
+    ("max_backoff", {"max_backoff": "24 hours 1 second"}, "not allowed"),
+    ("max_backoff", {"max_backoff": "1 month"}, "not allowed"),
+    ("jitter", {"jitter": ""}, "not allowed"),
+    ("timeout_seconds", {"timeout_seconds": 0}, "not allowed"),
+    ("timeout_seconds", {"timeout_seconds": float("nan")}, "not allowed"),
+    ("timeout_seconds", {"timeout_seconds": float("-inf")}, "not allowed"),
+]
+
+
+@pytest.mark.parametrize(("column", "columns", "says"), BAD, ids=str)
+def test_a_bad_definition_is_refused_with_column_detail_and_hint(
+    conn: Conn, column: str, columns: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=says) as refusal:
+        insert(conn, **columns)
+    diag = refusal.value.diag
+    assert diag.column_name == column
+    assert (diag.schema_name, diag.table_name) == ("cronstream", "job_definitions")
+    assert diag.message_detail is not None
+    assert diag.message_detail.startswith(f"{column} is ")
+    assert len(diag.message_detail) < 300
+    assert diag.message_hint
+
+
+@pytest.mark.parametrize(("column", "columns", "says"), BAD, ids=str)
+def test_an_update_is_checked_as_an_insert_is(conn: Conn, column: str, columns: dict[str, Any], says: str) -> None:
+    job_id = insert(conn, every="1 hour") if "every" in columns else insert(conn)
+    values = {"cron": None, "every": None, "run_at": None, **columns}
+    if not any(values[name] for name in ("cron", "every", "run_at")) and column != "cron":
+        values["cron"] = "* * * * *"
+    sets = ", ".join(f"{name} = %s::interval" if name == "every" else f"{name} = %s" for name in values)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=says) as refusal:
+        conn.execute(
+            f"UPDATE cronstream.job_definitions SET {sets} WHERE job_id = %s",  # type: ignore[arg-type]
+            [*values.values(), job_id],
+        )
+    assert refusal.value.diag.column_name == column
+
+
+@pytest.mark.parametrize(
+    "column", ["name", "tenant", "handler", "timezone", "enabled", "misfire_grace", "jitter", "max_attempts"]
+)
+def test_null_is_refused_where_a_value_is_needed(conn: Conn, column: str) -> None:
+    with pytest.raises(psycopg.errors.NotNullViolation) as refusal:
+        insert(conn, **{column: None})
+    assert refusal.value.diag.column_name == column
+
+
+def test_a_zone_s_misspelling_is_answered_with_the_name(conn: Conn) -> None:
+    for wrong, right in (("europe/berlin", "Europe/Berlin"), ("New York", "America/New_York"), (" UTC", "UTC")):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal, conn.transaction():
+            insert(conn, timezone=wrong)
+        assert f"Did you mean {right}?" in str(refusal.value.diag.message_hint)
+
+
+def test_a_name_is_unique_per_tenant(conn: Conn) -> None:
+    insert(conn, name="a")
+    insert(conn, name="a", tenant="other")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        insert(conn, name="a")
+
+
+def test_sql_null_and_json_null_are_kept_apart(conn: Conn) -> None:
+    for payload, is_null, text in ((None, True, None), (Jsonb(None), False, "null")):
+        job_id = insert(conn, payload=payload, name=str(text))
+        row = conn.execute(
+            "SELECT payload IS NULL, payload::text FROM cronstream.job_definitions WHERE job_id = %s", (job_id,)
+        ).fetchone()
+        assert row == (is_null, text)
+
+
+def test_truncate_is_refused(conn: Conn) -> None:
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cannot be truncated"):
+        conn.execute("TRUNCATE cronstream.job_definitions")
+
+
+def test_a_job_id_is_neither_chosen_nor_changed(conn: Conn) -> None:
+    job_id = insert(conn)
+    for statement in (
+        "UPDATE cronstream.job_definitions SET job_id = DEFAULT",
+        f"INSERT INTO cronstream.job_definitions (job_id, name, cron, handler) OVERRIDING SYSTEM VALUE"
+        f" VALUES ({job_id + 100}, 'b', '@daily', 'log')",
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal, conn.transaction():
+            conn.execute(statement)  # type: ignore[arg-type]
+        assert refusal.value.diag.column_name == "job_id"
+
+
+def test_revision_and_times_are_the_trigger_s_own(conn: Conn) -> None:
+    job_id = insert(conn, revision=-5, created_at="2000-01-01Z", updated_at="2000-01-01Z")
+    query = (
+        "SELECT revision, created_at > '2001-01-01', updated_at > '2001-01-01'"
+        " FROM cronstream.job_definitions WHERE job_id = %s"
+    )
+    first = conn.execute(query, (job_id,)).fetchone()
+    assert first is not None
+    assert first[0] > 0
+    assert first[1:] == (True, True)
+    conn.execute("UPDATE cronstream.job_definitions SET revision = 1, created_at = '2000-01-01Z', spread_seconds = 1")
+    second = conn.execute(query, (job_id,)).fetchone()
+    assert second is not None
+    assert second[0] > first[0]
+    assert second[1:] == (True, True)
+
+
+def test_a_least_privileged_user_defines_jobs_and_sees_nothing_else(database: str) -> None:
+    """Run as a role without LOGIN: the owner may not make one, so the grants are read instead."""
+    with psycopg.connect(database) as conn:
+        conn.execute("SELECT cronstream.grant_definitions('pg_read_all_stats')")
+        granted = conn.execute(
+            "SELECT privilege_type, count(*) FROM information_schema.column_privileges"
+            " WHERE grantee = 'pg_read_all_stats' AND table_name = 'job_definitions'"
+            " AND column_name IN ('job_id', 'revision', 'created_at', 'updated_at', 'name') GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        assert granted == [("INSERT", 1), ("SELECT", 5), ("UPDATE", 1)]
+        others = conn.execute(
+            "SELECT table_name FROM information_schema.table_privileges WHERE grantee = 'pg_read_all_stats'"
+            " AND table_schema = 'cronstream' AND table_name NOT IN ('job_definitions', 'zones')"
+        ).fetchall()
+        assert others == []
+        conn.rollback()
+
+
+def test_a_search_path_of_the_user_s_own_changes_nothing(conn: Conn) -> None:
+    conn.execute("CREATE SCHEMA trap")
+    conn.execute("CREATE FUNCTION trap.yes(text, text) RETURNS boolean LANGUAGE sql RETURN true")
+    conn.execute("CREATE OPERATOR trap.~ (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.yes)")
+    conn.execute("SET search_path = trap, pg_catalog")
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        insert(conn, cron="nonsense")
