@@ -1,0 +1,1 @@
+"""The ``cronstream`` command: sets an installation up, shows it, and edits definitions."""

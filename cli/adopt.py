@@ -1,0 +1,39 @@
+"""``cronstream adopt-etcd``: after an etcd was lost."""
+
+from __future__ import annotations
+
+import click
+
+from cli.environment import postgres
+from cli.errors import Failure
+from cli.output import json_option, print_json
+from sql.queries import load
+
+_WHY = """Fencing tokens are etcd's revisions, and they must grow. An etcd that was wiped or restored counts from
+the start again, so every candidate finds its token below the newest one in Postgres and does not lead.
+This command tells Postgres to count the new etcd's revisions on top of the newest token.
+
+Do it only if the old etcd is gone for good: a leader that still holds its key there would not be fenced.
+"""
+
+
+@click.command("adopt-etcd")
+@click.option("--yes", is_flag=True, help="The old etcd is gone for good: do it.")
+@json_option
+def adopt_etcd(yes: bool, as_json: bool) -> None:
+    """Let coordinators lead again after etcd was wiped or restored from a backup.
+
+    Fencing tokens are etcd's revisions; a new etcd counts anew, and nobody would lead. Use it only when
+    the old etcd is gone for good.
+    """
+    if not yes:
+        click.echo(_WHY, err=True)
+        raise Failure("nothing was changed: say --yes when the old etcd is gone for good")
+    with postgres() as connection:
+        row = connection.execute(load("coordinator")["adopt_etcd"]).fetchone()
+    if row is None:
+        raise Failure("the database has no epoch row: run `cronstream setup`")
+    if as_json:
+        print_json({"adopted": True, "base": row[0]})
+    else:
+        print(f"adopted: tokens go on from {row[0]}; the next candidate can lead")

@@ -1,0 +1,56 @@
+"""Where the command finds its servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+
+import sql
+from cronstream.settings import PREFIX, Installation, SettingsError, read_settings
+
+ENV_FILE = Path(".local/env")
+STATEMENT_SECONDS = 30
+_SERVERS = [PREFIX + name for name in ("POSTGRES", "KAFKA", "ETCD", "CONNECT")]
+Model = TypeVar("Model", bound=Installation)
+
+
+def variables(environ: Mapping[str, str] | None = None, file: Path = ENV_FILE) -> dict[str, str]:
+    """The environment; with the file's variables below it where it names no server itself.
+
+    All servers come from one place, so that a half-set environment cannot mix two installations.
+    """
+    environ = os.environ if environ is None else environ
+    if any(environ.get(name) for name in _SERVERS) or not file.is_file():
+        return dict(environ)
+    return {**_parse(file), **environ}
+
+
+def settings(model: type[Model]) -> Model:
+    """The settings of this call. Raises SettingsError."""
+    return read_settings(model, variables())
+
+
+@contextmanager
+def postgres() -> Iterator[psycopg.Connection[Any]]:
+    """A connection in autocommit mode whose statements end after half a minute."""
+    with sql.connect(settings(Installation), "cli", autocommit=True) as connection:
+        connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}".encode())
+        yield connection
+
+
+def _parse(file: Path) -> dict[str, str]:
+    values = {}
+    try:
+        lines = file.read_text().splitlines()
+    except OSError as error:
+        raise SettingsError(f"{file}: {error}") from None
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if equals and name.startswith(PREFIX):
+            values[name] = value.removeprefix("'").removesuffix("'")
+    return values

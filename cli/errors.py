@@ -1,0 +1,65 @@
+"""What a command says when it cannot do its work: one line, and a non-zero exit."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, Any
+
+import click
+
+
+class Failure(click.ClickException):
+    """One line on standard error; exit status 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        print(f"cronstream: {self.message}", file=file or sys.stderr)
+
+
+def one_line(text: object) -> str:
+    """The text without its line breaks."""
+    return "; ".join(part.strip() for part in str(text).splitlines() if part.strip())
+
+
+def explain(error: Exception) -> Failure | None:
+    """The failure that an expected error means to a user; None for a bug, which keeps its traceback."""
+    # Imported here: only a command that fails pays for them.
+    from cronstream.schedule import ScheduleError
+    from cronstream.settings import SettingsError
+    from sql.migrate import SchemaError
+
+    if isinstance(error, SettingsError):
+        hint = " (`make up` writes .local/env, which is read in its folder)" if "is not set" in str(error) else ""
+        return Failure(f"{one_line(error)}{hint}")
+    if isinstance(error, ScheduleError):
+        return Failure(error.sentence())
+    if isinstance(error, SchemaError):
+        return Failure(one_line(error))
+    return _explain_postgres(error) or _explain_others(error)
+
+
+def _explain_postgres(error: Exception) -> Failure | None:
+    import psycopg
+
+    if not isinstance(error, psycopg.Error):
+        return None
+    if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+        return Failure("the database has no cronstream schema, or an old one: run `cronstream setup`")
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return Failure("Postgres took too long for this: ask for less (--limit, --since, --tenant, one job)")
+    if error.sqlstate is None:
+        return Failure(f"Postgres does not answer: {one_line(error)}")
+    parts = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
+    return Failure("Postgres: " + one_line("\n".join(part for part in parts if part)))
+
+
+def _explain_others(error: Exception) -> Failure | None:
+    # By name, so that a failure does not import clients that the command did not need.
+    match type(error).__name__:
+        case "EtcdUnavailable":
+            return Failure(f"etcd does not answer: {one_line(error)}")
+        case "KafkaException":
+            reason = error.args[0] if error.args else error
+            return Failure(f"Kafka: {one_line(reason.str() if hasattr(reason, 'str') else reason)}")
+        case "ConnectUnavailable" | "ConnectRefused" | "CaptureError" | "RegistrationError":
+            return Failure(one_line(error))
+    return None

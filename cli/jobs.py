@@ -1,0 +1,145 @@
+"""``cronstream jobs``: definitions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+from psycopg.rows import dict_row
+
+from cli.environment import postgres
+from cli.output import json_option, print_fields, print_json, print_table, span, text
+from cli.references import Job, find
+from cli.runs import history, print_runs
+from sql.queries import load
+
+queries = load("cli")
+_LAST_RUNS = 10
+
+
+@click.group()
+def jobs() -> None:
+    """Show and edit job definitions.
+
+    A JOB is an id, tenant/name, or the bare name of a job of tenant "default".
+    """
+
+
+@jobs.command("list")
+@click.option("--tenant", help="Only this tenant's jobs.")
+@click.option("--enabled/--paused", "enabled", default=None, help="Only enabled, or only paused jobs.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The most jobs to print.")
+@json_option
+def list_jobs(tenant: str | None, enabled: bool | None, limit: int, as_json: bool) -> None:
+    """List jobs in order of tenant and name, each with its next run."""
+    parameters = {"tenant": tenant, "enabled": enabled, "most": limit + 1}
+    with postgres() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(queries["list_jobs"], parameters).fetchall()
+    shown, more = rows[:limit], len(rows) > limit
+    if as_json:
+        print_json(shown)
+    elif shown:
+        header = ("JOB", "TENANT", "NAME", "SCHEDULE", "ZONE", "HANDLER", "NEXT RUN (UTC)")
+        print_table(
+            header,
+            (
+                (row["job_id"], row["tenant"], row["name"], when(row), row["timezone"], row["handler"], _next(row))
+                for row in shown
+            ),
+        )
+    else:
+        print("no jobs")
+    if more:
+        click.echo(f"(the first {limit}; --limit shows more)", err=True)
+
+
+@jobs.command()
+@click.argument("job")
+@json_option
+def show(job: str, as_json: bool) -> None:
+    """Show a job: its definition, its next run and its last runs."""
+    with postgres() as connection:
+        found = find(connection, job)
+        with connection.cursor(row_factory=dict_row) as cursor:
+            definition = cursor.execute(queries["show_job"], {"job_id": found.job_id}).fetchone()
+        assert definition is not None
+        runs = history(connection, job_id=found.job_id, most=_LAST_RUNS)
+    if as_json:
+        print_json({**definition, "runs": runs})
+        return
+    fields: dict[str, object] = {
+        "job": definition["job_id"],
+        "tenant": definition["tenant"],
+        "name": definition["name"],
+        "schedule": f"{when(definition)}, {definition['timezone']}",
+        "next run": _next(definition),
+    }
+    done = {"job_id", "tenant", "name", "cron", "every", "run_at", "timezone", "next_run_at", "version"}
+    fields.update((key.replace("_", " "), value) for key, value in definition.items() if key not in done)
+    print_fields(fields)
+    print()
+    print_runs(runs, nothing="no runs yet")
+
+
+@jobs.command()
+@click.argument("job", nargs=-1, required=True)
+@json_option
+def pause(job: tuple[str, ...], as_json: bool) -> None:
+    """Pause jobs: they fire no more until they are resumed."""
+    _set_enabled(job, enabled=False, as_json=as_json)
+
+
+@jobs.command()
+@click.argument("job", nargs=-1, required=True)
+@json_option
+def resume(job: tuple[str, ...], as_json: bool) -> None:
+    """Resume paused jobs: they fire again from now on; nothing is caught up."""
+    _set_enabled(job, enabled=True, as_json=as_json)
+
+
+@jobs.command()
+@click.argument("job", nargs=-1, required=True)
+@json_option
+def delete(job: tuple[str, ...], as_json: bool) -> None:
+    """Delete jobs. Their history stays."""
+    with postgres() as connection, connection.transaction():
+        found = [find(connection, reference) for reference in job]
+        gone = connection.execute(queries["delete_jobs"], {"job_ids": [one.job_id for one in found]}).fetchall()
+    _report(found, {job_id for (job_id,) in gone}, ("deleted", "was deleted meanwhile"), as_json)
+
+
+def _set_enabled(references: tuple[str, ...], *, enabled: bool, as_json: bool) -> None:
+    with postgres() as connection, connection.transaction():
+        found = [find(connection, reference) for reference in references]
+        parameters = {"enabled": enabled, "job_ids": [one.job_id for one in found]}
+        changed = connection.execute(queries["set_enabled"], parameters).fetchall()
+    words = ("resumed", "was enabled already") if enabled else ("paused", "was paused already")
+    _report(found, {job_id for (job_id,) in changed}, words, as_json)
+
+
+def _report(found: list[Job], changed: set[int], words: tuple[str, str], as_json: bool) -> None:
+    unique = list(dict.fromkeys(found))
+    if as_json:
+        print_json([{**_identity(one), words[0]: one.job_id in changed} for one in unique])
+        return
+    for one in unique:
+        print(f"{one}: {words[one.job_id not in changed]}")
+
+
+def _identity(job: Job) -> dict[str, object]:
+    return {"job_id": job.job_id, "tenant": job.tenant, "name": job.name}
+
+
+def when(row: dict[str, Any]) -> str:
+    """The schedule in a word."""
+    if row["cron"] is not None:
+        return str(row["cron"])
+    if row["every"] is not None:
+        every: timedelta = row["every"]
+        return f"every {span(every)}"
+    return f"once at {text(row['run_at'])}"
+
+
+def _next(row: dict[str, Any]) -> str:
+    return text(row["next_run_at"]) if row["enabled"] else "paused"

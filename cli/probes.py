@@ -1,0 +1,116 @@
+"""One look at each part of an installation. A probe answers or raises; nothing is tried twice."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from typing import Any
+
+from psycopg.rows import dict_row
+
+from cli.environment import postgres
+from cli.errors import Failure
+from cli.topics import admin, partition_counts
+from connectors.config import connector_name
+from connectors.connect_api import ConnectApi
+from coordinator.election import read_leader
+from coordinator.etcd import Etcd
+from cronstream.settings import CaptureSettings, Installation
+from sql.migrate import schema_version_check
+from sql.queries import load
+
+PROBE_SECONDS = 2.0
+
+
+def probe_postgres() -> dict[str, Any]:
+    """Schema, definitions, open edits, the oldest overdue schedule."""
+    queries = load("cli")
+    with postgres() as connection:
+        schema_version_check(connection)
+        with connection.cursor(row_factory=dict_row) as cursor:
+            counts = cursor.execute(queries["count_definitions"]).fetchone() or {}
+            edits = cursor.execute(queries["open_edits"]).fetchone() or {}
+            overdue = cursor.execute(queries["oldest_overdue"]).fetchone()
+    return {**counts, **edits, "oldest_overdue": overdue}
+
+
+def probe_kafka(settings: Installation) -> dict[str, Any]:
+    """Whether the topics are there. Raises Failure when some are not."""
+    counts = partition_counts(admin(settings), PROBE_SECONDS)
+    absent = [spec.name for spec in settings.topics.specs(settings.partitions) if spec.name not in counts]
+    if absent:
+        raise Failure(f"topics are missing: {', '.join(absent)} (run `cronstream setup`)")
+    return {"partitions": counts[settings.topics.triggers]}
+
+
+def probe_leader(settings: Installation) -> dict[str, Any]:
+    """Who leads, and what it says of its term. Raises Failure when nobody leads or it does not answer."""
+    leader = read_leader(settings.etcd, f"/{settings.installation}", timeout_seconds=PROBE_SECONDS)
+    if leader is None:
+        raise Failure("nobody leads: is a coordinator running?")
+    known = {"node": leader.node, "address": leader.address, "since": leader.since, "token": leader.token}
+    try:
+        return {**known, "figures": get_json(leader.address, "/stats")}
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Failure(
+            f"{leader.node} at {leader.address} leads since {leader.since} but does not answer: {error}"
+        ) from error
+
+
+def probe_capture(settings: CaptureSettings) -> dict[str, Any]:
+    """The connector's state. Raises Failure unless it runs."""
+    if settings.connect is None:
+        raise Failure("CRONSTREAM_CONNECT is not set")
+    name = connector_name(settings)
+    status = ConnectApi(settings.connect, PROBE_SECONDS).status(name)
+    if status is None:
+        raise Failure(f"there is no connector {name}: run `cronstream setup`")
+    if not status.running:
+        raise Failure(f"{name} is {status.connector}, its task {status.task}: {status.reason or 'no reason given'}")
+    return {"connector": name, "state": status.connector, "task": status.task}
+
+
+def probe_streams(settings: Installation) -> dict[str, Any]:
+    """The figures of every process that owns a partition, added up. Raises Failure when one is missing."""
+    owners = asyncio.run(_owners(settings))
+    unowned = [partition for partition, owner in owners.items() if owner is None]
+    addresses = {owner["address"]: owner["node"] for owner in owners.values() if owner is not None}
+    if not addresses:
+        raise Failure("no streams process owns a partition: is one running?")
+    totals: dict[str, Any] = {}
+    for address, node in addresses.items():
+        try:
+            figures = get_json(address, "/stats")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Failure(f"{node} at {address} does not answer: {error}") from error
+        for name, value in figures.items():
+            if isinstance(value, int | float):
+                totals[name] = totals.get(name, 0) + value
+    if unowned:
+        raise Failure(f"partitions without an owner: {', '.join(map(str, unowned))} (moving, or too few processes)")
+    return {"nodes": sorted(addresses.values()), "addresses": sorted(addresses), "figures": totals}
+
+
+def get_json(address: str, path: str, timeout_seconds: float = PROBE_SECONDS) -> dict[str, Any]:
+    """A page of one of the processes. Raises OSError, HTTPException or ValueError."""
+    connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != http.client.OK:
+            raise ValueError(f"{path} answers {response.status}")
+        page: dict[str, Any] = json.loads(body)
+        return page
+    finally:
+        connection.close()
+
+
+async def _owners(settings: Installation) -> dict[int, dict[str, str] | None]:
+    found: dict[int, dict[str, str] | None] = {}
+    async with Etcd(settings.etcd, PROBE_SECONDS) as etcd:
+        for partition in range(settings.partitions):
+            key = await etcd.read(f"/{settings.installation}/streams/owners/{partition}")
+            found[partition] = None if key is None else json.loads(key.value)
+    return found

@@ -1,0 +1,62 @@
+-- The statements of the cronstream command. NULL parameters mean "any".
+
+-- name: find_jobs
+-- A job by its id, or by tenant and name: every way in which the reference can be read.
+SELECT job_id, tenant, name, enabled FROM cronstream.job_definitions
+WHERE job_id = %(job_id)s::bigint
+   OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[]))
+
+-- name: list_jobs
+-- Definitions in order of tenant and name, with their next run.
+SELECT d.job_id, d.tenant, d.name, d.cron, d.every, d.run_at, d.timezone, d.handler, d.enabled, s.next_run_at
+FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id)
+WHERE (%(tenant)s::text IS NULL OR d.tenant = %(tenant)s)
+  AND (%(enabled)s::boolean IS NULL OR d.enabled = %(enabled)s)
+ORDER BY d.tenant, d.name
+LIMIT %(most)s::bigint
+
+-- name: show_job
+-- One definition with its schedule's row and its open edits.
+SELECT d.*, s.next_run_at, s.anchor AS planned_anchor, s.version,
+       (SELECT count(*) FROM cronstream.job_changes c WHERE c.job_id = d.job_id) AS open_changes
+FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id)
+WHERE d.job_id = %(job_id)s
+
+-- name: set_enabled
+-- Pause or resume; answers with the jobs that were not so before.
+UPDATE cronstream.job_definitions SET enabled = %(enabled)s
+WHERE job_id = ANY (%(job_ids)s) AND enabled <> %(enabled)s
+RETURNING job_id
+
+-- name: delete_jobs
+-- Delete definitions; their history stays.
+DELETE FROM cronstream.job_definitions WHERE job_id = ANY (%(job_ids)s) RETURNING job_id
+
+-- name: list_runs
+-- History, newest scheduled time first.
+SELECT job_id, tenant, name, scheduled_time, request_id, attempt, outcome, reason, first_time, run_count,
+       published_at, started_at, finished_at, worker, fencing_token, error, output
+FROM cronstream.job_runs
+WHERE (%(job_id)s::bigint IS NULL OR job_id = %(job_id)s)
+  AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+  AND (%(since)s::timestamptz IS NULL OR scheduled_time >= %(since)s)
+ORDER BY scheduled_time DESC, job_id, request_id, attempt DESC
+LIMIT %(most)s::bigint
+
+-- name: count_definitions
+-- How many jobs there are; counted up to a million, beyond it the statistics' estimate.
+SELECT CASE WHEN c.reltuples < 1e6 THEN (SELECT count(*) FROM cronstream.job_definitions) ELSE c.reltuples::bigint END AS definitions,
+       CASE WHEN c.reltuples < 1e6 THEN (SELECT count(*) FROM cronstream.job_definitions WHERE NOT enabled) END AS paused,
+       c.reltuples >= 1e6 AS estimated
+FROM pg_class c WHERE c.oid = 'cronstream.job_definitions'::regclass
+
+-- name: open_edits
+-- Edits that no leader has planned yet, and how long the oldest has been open.
+SELECT count(*) AS open_changes, clock_timestamp() - min(changed_at) AS oldest_age FROM cronstream.job_changes
+
+-- name: oldest_overdue
+-- The schedule that has been due for longest, if any is.
+SELECT s.job_id, d.tenant, d.name, s.next_run_at, clock_timestamp() - s.next_run_at AS overdue
+FROM cronstream.schedules s LEFT JOIN cronstream.job_definitions d USING (job_id)
+WHERE s.next_run_at < clock_timestamp()
+ORDER BY s.next_run_at LIMIT 1
