@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,9 +70,11 @@ class Home:
     def secret(self, name: str) -> str:
         """A generated password: letters and digits, made once, kept in a file of its own."""
         file = self.secrets / name
-        if not file.exists():
-            write_private(file, secrets.token_hex(24))
-        return file.read_text()
+        # Servers are prepared at the same time, and all must see the same one.
+        with self._locked("secrets.lock"):
+            if not file.exists():
+                write_private(file, secrets.token_hex(24))
+            return file.read_text()
 
     @property
     def password_file(self) -> Path:
@@ -151,7 +154,8 @@ def parse_env(text: str) -> dict[str, str]:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+    """Write a file that only its owner can read, from its first byte on, and that is never seen half."""
+    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    with os.fdopen(descriptor, "w") as out:
         out.write(text)
+    Path(unfinished).replace(file)

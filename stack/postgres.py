@@ -36,7 +36,6 @@ def prepare(home: Home) -> Launch:
     data.chmod(0o700)
     runas.own(data)
     run = runas.prefix(data)
-    home.write_connect_secrets()
     if not (data / "cronstream-made").exists():
         _make(home, data, run)
     _write_configuration(data)

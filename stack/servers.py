@@ -33,16 +33,18 @@ def up(home: Home, *, quiet: bool = False) -> float:
             home.release_taken_ports()
         watch = Stopwatch()
         waiting = set(SERVERS)
+        given_up = threading.Event()
 
         def bring(name: str) -> None:
-            start(home, name)
+            launch(home, name)
+            wait_ready(home, name, given_up)
             waiting.discard(name)
-            if not quiet and name in missing:
+            if not quiet and name in missing and not given_up.is_set():
                 say(f"  {name} is ready at 127.0.0.1:{home.port(SERVERS[name].ports[0])} ({watch.seconds:.1f} s)")
 
         try:
             with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
-                _all_at_once(bring, SERVERS, first_failure=lambda: _stop_all(home, missing))
+                _all_at_once(bring, SERVERS, first_failure=given_up.set)
         except BaseException:
             _stop_all(home, missing)
             raise
@@ -88,18 +90,22 @@ def launch(home: Home, name: str) -> None:
     )
 
 
-def wait_ready(home: Home, name: str) -> None:
-    """Wait until a started server answers. Raises StackError with its last log lines."""
+def wait_ready(home: Home, name: str, given_up: threading.Event | None = None) -> None:
+    """Wait until a started server answers, or until ``given_up``.
+
+    Raises StackError with its last log lines when it ends or is not ready in time.
+    """
     server = SERVERS[name]
     died = threading.Event()
+    given_up = given_up or threading.Event()
 
     def settled() -> bool:
         if not home.is_running(name):
             died.set()
-        return died.is_set() or server.is_ready(home)
+        return died.is_set() or given_up.is_set() or server.is_ready(home)
 
     answered = wait_until(settled, server.ready_seconds)
-    if died.is_set() or not answered:
+    if (died.is_set() or not answered) and not given_up.is_set():
         what = "ended while starting" if died.is_set() else f"was not ready after {server.ready_seconds:.0f} s"
         log = home.log_file(name)
         raise StackError(f"{name}: {what}. Its last log lines ({log}):\n{process.tail(log)}")

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,12 @@ class TestSecrets:
     def test_a_password_is_made_once(self, home: Home) -> None:
         assert home.secret("postgres_password") == Home(home.path).secret("postgres_password")
         assert home.secret("postgres_password") != home.secret("postgres_superuser_password")
+
+    def test_all_see_the_same_password_however_many_ask_first(self, home: Home) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(lambda _: home.secret("new"), range(40)))) == 1
+            list(pool.map(lambda _: home.write_connect_secrets(), range(40)))
+        assert stat.S_IMODE(home.connect_secrets_file.stat().st_mode) == 0o600
 
     def test_compose_keeps_what_it_made(self, tmp_path: Path) -> None:
         compose_secrets.write(tmp_path / "s")
