@@ -66,14 +66,27 @@ class CompiledCron:
     """A cron expression in a zone, ready to be asked. Made by `compile_cron` alone."""
 
     __slots__ = (
-        "__weakref__", "days", "first_minute", "minutes", "months", "overlap", "seconds",
-        "shift", "zone",
-    )  # fmt: skip
+        "__weakref__",
+        "days",
+        "first_minute",
+        "minutes",
+        "months",
+        "overlap",
+        "seconds",
+        "shift",
+        "zone",
+    )
 
     def __init__(
-        self, zone: Zone, seconds: int, minutes: int, months: int, days: array[int],
-        shift: bool, overlap: str,
-    ) -> None:  # fmt: skip
+        self,
+        zone: Zone,
+        seconds: int,
+        minutes: int,
+        months: int,
+        days: array[int],
+        shift: bool,
+        overlap: str,
+    ) -> None:
         self.zone = zone
         self.seconds = seconds
         self.minutes = minutes
@@ -119,9 +132,7 @@ class CompiledCron:
             if days:
                 return (day + (days & -days).bit_length() - 1) * 1440 + self.first_minute
         for number in range(month + 1, month + _SEARCH_MONTHS):
-            first, kind, bit, _ = (
-                KNOWN_MONTHS[number] if 0 <= number < len(KNOWN_MONTHS) else month_number(number)
-            )
+            first, kind, bit, _ = KNOWN_MONTHS[number] if 0 <= number < len(KNOWN_MONTHS) else month_number(number)
             if self.months & bit:
                 days = self.days[kind]
                 if days:
@@ -192,10 +203,12 @@ class CompiledCron:
             if low < high:
                 total += self._count_walls(low, high)
             if (
-                i and self.shift and first <= start
+                i
+                and self.shift
+                and first <= start
                 and self.skipped_wall(start, offsets[i - 1], offset) is not None
                 and self._first_wall(start + offset) != start + offset
-            ):  # fmt: skip
+            ):
                 total += 1
             i += 1
         return total
@@ -244,9 +257,13 @@ def choice(field: str, value: object, allowed: tuple[str, ...]) -> str:
 
 
 def compile_cron(
-    expr: object, zone: object, *, dst_gap: object = "auto", dst_overlap: object = "auto",
+    expr: object,
+    zone: object,
+    *,
+    dst_gap: object = "auto",
+    dst_overlap: object = "auto",
     hash_key: str = "",
-) -> CompiledCron:  # fmt: skip
+) -> CompiledCron:
     """The compiled form; expressions that mean the same in a zone give the same object.
 
     Raises ScheduleError for text outside the language, an unknown zone, an expression that no
@@ -263,8 +280,6 @@ def compile_cron(
     key = (the_zone.name, masks.seconds, masks.minutes, masks.months, id(masks.days), shift, overlap)
     known = _interned.get(key)
     if known is None:
-        known = CompiledCron(
-            the_zone, masks.seconds, masks.minutes, masks.months, masks.days, shift, overlap
-        )
+        known = CompiledCron(the_zone, masks.seconds, masks.minutes, masks.months, masks.days, shift, overlap)
         _interned[key] = known
     return known

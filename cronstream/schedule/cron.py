@@ -59,9 +59,11 @@ def _resolve(index: int, field: Field, key: str) -> int:
     if field.hashes:
         if not key:
             raise ScheduleError(
-                FIELDS[index].name, "H", FIELDS[index].allowed,
+                FIELDS[index].name,
+                "H",
+                FIELDS[index].allowed,
                 '"H" is picked by the tenant and name of a job; here is neither',
-            )  # fmt: skip
+            )
         word = hash_word(key, index)
         for low, high, step in field.hashes:
             if not step:
@@ -88,9 +90,15 @@ def _day_spec(day: Field, weekday: Field, days: int, weekdays: int) -> DaySpec:
         else:
             last |= 1 << value
     return DaySpec(
-        days, weekdays, "L" in day.special, "LW" in day.special, nearest, last, nth,
+        days,
+        weekdays,
+        "L" in day.special,
+        "LW" in day.special,
+        nearest,
+        last,
+        nth,
         either=not day.star and not weekday.star,
-    )  # fmt: skip
+    )
 
 
 def resolve(pattern: Pattern, text: str, key: str) -> Masks:
@@ -104,12 +112,12 @@ def resolve(pattern: Pattern, text: str, key: str) -> Masks:
     days = day_masks(spec)
     if not can_match(days, values[4]):
         raise ScheduleError(
-            "cron", text, "an expression that some date matches",
+            "cron",
+            text,
+            "an expression that some date matches",
             "its day of month, month and day of week never meet: it would never fire",
-        )  # fmt: skip
-    return Masks(
-        values[0], _minutes_of_day(values[1], values[2]), values[4], days, minute.star or hour.star
-    )
+        )
+    return Masks(values[0], _minutes_of_day(values[1], values[2]), values[4], days, minute.star or hour.star)
 
 
 _EVERY_DAY = DaySpec(DAY.everything, ALL_WEEKDAYS)

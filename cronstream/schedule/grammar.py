@@ -78,18 +78,30 @@ SECOND = FieldRules("second", 0, 59, allowed=f"0-59, {_FORMS}", hash_high=59)
 MINUTE = FieldRules("minute", 0, 59, allowed=f"0-59, {_FORMS}", hash_high=59)
 HOUR = FieldRules("hour", 0, 23, allowed=f"0-23, {_FORMS}", hash_high=23)
 DAY = FieldRules(
-    "day of month", 1, 31, special="LW?|[0-9]{1,2}W",
-    allowed=f'1-31, {_FORMS}, "?", "L", "LW", nearest weekday such as "15W"', hash_high=28,
-)  # fmt: skip
+    "day of month",
+    1,
+    31,
+    special="LW?|[0-9]{1,2}W",
+    allowed=f'1-31, {_FORMS}, "?", "L", "LW", nearest weekday such as "15W"',
+    hash_high=28,
+)
 MONTH = FieldRules(
-    "month", 1, 12, {name: i for i, name in enumerate(_MONTHS, 1)},
-    allowed=f"1-12, JAN-DEC, {_FORMS}", hash_high=12,
-)  # fmt: skip
+    "month",
+    1,
+    12,
+    {name: i for i, name in enumerate(_MONTHS, 1)},
+    allowed=f"1-12, JAN-DEC, {_FORMS}",
+    hash_high=12,
+)
 WEEKDAY = FieldRules(
-    "day of week", 0, 6, {name: i for i, name in enumerate(_WEEKDAYS)},
+    "day of week",
+    0,
+    6,
+    {name: i for i, name in enumerate(_WEEKDAYS)},
     special="(?:[0-9]{1,2}|[A-Z]{3})(?:L|#[0-9]{1,2})",
-    allowed=f'0-7, SUN-SAT, {_FORMS}, "?", last such as "FRIL", nth such as "MON#2"', hash_high=6,
-)  # fmt: skip
+    allowed=f'0-7, SUN-SAT, {_FORMS}, "?", last such as "FRIL", nth such as "MON#2"',
+    hash_high=6,
+)
 FIELDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 _ITEM = re.compile(
@@ -170,9 +182,7 @@ def _add_item(rules: FieldRules, item: str, parsed: Field, notices: list[str]) -
         return
     if star:
         if step == rules.size:
-            notices.append(
-                f"{rules.name}: {quoted(item)} matches {rules.low} alone, like {quoted(str(rules.low))}"
-            )
+            notices.append(f"{rules.name}: {quoted(item)} matches {rules.low} alone, like {quoted(str(rules.low))}")
         values = range(rules.low, rules.high + 1, step or 1)
     else:
         first = last = _value(rules, a, item)

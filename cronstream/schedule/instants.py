@@ -11,11 +11,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def parse_instant(field: str, text: object) -> int:
-    """An ISO 8601 instant with `Z` or an offset; ScheduleError naming `field` otherwise."""
+    """An ISO 8601 instant of the years 2 to 9999 with `Z` or an offset; ScheduleError naming `field` otherwise."""
     if isinstance(text, str):
         try:
             instant = datetime.fromisoformat(text)
-            if instant.tzinfo is not None:
+            if instant.tzinfo is not None and instant.astimezone(UTC).year > 1:
                 return (instant - _EPOCH) // _MICROSECOND
         except (ValueError, OverflowError):
             pass

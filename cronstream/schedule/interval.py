@@ -69,9 +69,11 @@ def _times(number: str, unit_us: int, text: str) -> int:
 
 def _calendar_error(text: str) -> ScheduleError:
     return ScheduleError(
-        "every", text, "weeks, days, hours, minutes and seconds",
+        "every",
+        text,
+        "weeks, days, hours, minutes and seconds",
         "months and years have no fixed length: give a cron expression, such as '0 0 1 * *'",
-    )  # fmt: skip
+    )
 
 
 def _iso_us(text: str) -> int:

@@ -122,8 +122,9 @@ _WEEK = range(7)
 @lru_cache(maxsize=4096)
 def day_masks(spec: DaySpec) -> array[int]:
     """The matching days of each of the 28 kinds of month, indexed by kind."""
-    weekdays = _weekday_masks(spec._replace(days=0, nearest_workdays=0, last_day=False,
-                                            last_workday=False, either=False))  # fmt: skip
+    weekdays = _weekday_masks(
+        spec._replace(days=0, nearest_workdays=0, last_day=False, last_workday=False, either=False)
+    )
     special = spec.last_day or spec.last_workday or spec.nearest_workdays
     masks = array("I")
     for kind in range(28):

@@ -87,10 +87,15 @@ def _fires(record: dict[str, Any]) -> list[str]:
     elif cron is None:
         raise ScheduleError("cron", cron, "a cron expression in expr, or a duration in every")
     schedule = schedule_of(
-        cron=cron, every_us=every_us, anchor_us=anchor_us, timezone=record.get("tz", "UTC"),
-        dst_gap=record.get("dst_gap", "auto"), dst_overlap=record.get("dst_overlap", "auto"),
-        tenant=_text(record, "tenant"), name=_text(record, "name"),
-    )  # fmt: skip
+        cron=cron,
+        every_us=every_us,
+        anchor_us=anchor_us,
+        timezone=record.get("tz", "UTC"),
+        dst_gap=record.get("dst_gap", "auto"),
+        dst_overlap=record.get("dst_overlap", "auto"),
+        tenant=_text(record, "tenant"),
+        name=_text(record, "name"),
+    )
     return [utc_text(instant) for instant in _next_instants(schedule, after_us, count)]
 
 

@@ -173,9 +173,11 @@ def schedule_of(
     schedule = Schedule.of(source, offset_us=offset_us, starts_at_us=starts_at_us, ends_at_us=ends_at_us)
     if (starts_at_us is not None or ends_at_us is not None) and schedule.next_after(_LONG_AGO_US) is None:
         raise ScheduleError(
-            given[0], "a schedule outside its bounds", "a scheduled time between starts_at and ends_at",
+            given[0],
+            "a schedule outside its bounds",
+            "a scheduled time between starts_at and ends_at",
             "as it is, the job would never fire",
-        )  # fmt: skip
+        )
     return schedule
 
 

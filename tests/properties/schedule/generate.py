@@ -40,13 +40,15 @@ _NIGHT = st.sampled_from(["1", "2", "3", "0", "23", "0,1", "1-3", "2/4", "*", "*
 minute = _field(_item(0, 59, []))
 hour = st.one_of(_NIGHT, _field(_item(0, 23, [])))
 day = st.one_of(
-    st.just("*"), st.just("?"),
+    st.just("*"),
+    st.just("?"),
     _field(st.one_of(_item(1, 31, []), st.sampled_from(["L", "LW", "l"]), st.integers(1, 31).map(lambda n: f"{n}W"))),
-)  # fmt: skip
+)
 month = st.one_of(st.just("*"), _field(_item(1, 12, MONTH_NAMES)))
 _weekday_value = _values(0, 7, DAY_NAMES)
 weekday = st.one_of(
-    st.just("*"), st.just("?"),
+    st.just("*"),
+    st.just("?"),
     _field(
         st.one_of(
             _item(0, 7, DAY_NAMES, wraps=True),
@@ -54,7 +56,7 @@ weekday = st.one_of(
             st.tuples(_weekday_value, st.integers(1, 5)).map(lambda pair: f"{pair[0]}#{pair[1]}"),
         )
     ),
-)  # fmt: skip
+)
 five_fields = st.tuples(minute, hour, day, month, weekday).map(" ".join)
 six_fields = st.tuples(_field(_item(0, 59, [])), minute, hour, day, month, weekday).map(" ".join)
 daily = st.tuples(minute, hour).map(lambda pair: f"{pair[0]} {pair[1]} * * *")

@@ -137,7 +137,7 @@ def fires(
     found: set[int] = set()
     before: datetime | None = None
     tick = timedelta(seconds=step)
-    highest = datetime.min  # noqa: DTZ901 - wall times have no zone
+    highest = datetime.min
     for t, wall in steps:
         if matches(wall):
             passes[wall].append(t)

@@ -16,13 +16,38 @@ HOUR = 3600
 DAY = 86_400
 # Half-hour and two-hour shifts, gaps at and before midnight, Ramadan pairs, southern summers.
 ODD_ZONES = [
-    "America/New_York", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Australia/Lord_Howe", "Antarctica/Troll",
-    "America/Havana", "Asia/Beirut", "America/Santiago", "Atlantic/Azores", "America/Nuuk", "Africa/Casablanca",
-    "Pacific/Chatham", "Africa/Cairo", "America/St_Johns", "Asia/Jerusalem", "Europe/Chisinau", "Pacific/Easter",
-]  # fmt: skip
+    "America/New_York",
+    "Europe/Berlin",
+    "Europe/London",
+    "Europe/Dublin",
+    "Australia/Lord_Howe",
+    "Antarctica/Troll",
+    "America/Havana",
+    "Asia/Beirut",
+    "America/Santiago",
+    "Atlantic/Azores",
+    "America/Nuuk",
+    "Africa/Casablanca",
+    "Pacific/Chatham",
+    "Africa/Cairo",
+    "America/St_Johns",
+    "Asia/Jerusalem",
+    "Europe/Chisinau",
+    "Pacific/Easter",
+]
 FIXED = ["0 9 * * *", "30 2 * * *", "0,15,30,45 0-5 * * *", "59 23 * * *", "0 0 * * *", "5/20 1/2 * * *"]
 WILDCARD = ["* * * * *", "*/7 * * * *", "*/15 2 * * *", "0 */2 * * *", "20 */3 * * *"]
 COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+
+
+def compiled_or_never(text: str, zone: str, **rules):
+    """None for an expression that is refused because no date matches; anything else wrong is a failure."""
+    try:
+        return compile_cron(text, zone, **rules)
+    except ScheduleError as refusal:
+        if "never meet" in refusal.hint:
+            return None
+        raise
 
 
 def engine_fires(compiled, first: int, last: int) -> list[int]:
@@ -35,10 +60,8 @@ def engine_fires(compiled, first: int, last: int) -> list[int]:
 
 
 def check(text: str, zone: str, first: int, last: int, *, step: int = 60, margin: int = 6 * HOUR, **rules) -> None:
-    try:
-        compiled = compile_cron(text, zone, **{f"dst_{name}": value for name, value in rules.items()})
-    except ScheduleError as error:
-        assert "meet" in error.hint, error
+    compiled = compiled_or_never(text, zone, **{f"dst_{name}": value for name, value in rules.items()})
+    if compiled is None:
         return
     expected = oracle.fires(text, zone, first, last, step=step, margin=margin, **rules)
     assert engine_fires(compiled, first, last) == expected, (text, zone, first, rules)
@@ -59,14 +82,14 @@ rules = st.fixed_dictionaries(
 )
 
 
-@settings(COMMON, max_examples=400)
+@settings(COMMON, max_examples=300)
 @given(zone_and_change, st.one_of(generate.daily, generate.five_fields), rules)
 def test_a_night_of_change_fires_as_the_walk_says(where, text, chosen) -> None:
     zone, change = where
     check(text, zone, change - 4 * HOUR, change + 4 * HOUR, **chosen)
 
 
-@settings(COMMON, max_examples=40)
+@settings(COMMON, max_examples=25)
 @given(zone_and_change, st.tuples(generate.minute, generate.daily).map(" ".join), rules)
 def test_six_fields_fire_by_the_second(where, text, chosen) -> None:
     zone, change = where
@@ -82,14 +105,12 @@ def test_first_and_last_seconds_of_a_change(text: str, gap: str, overlap: str) -
             check(text, zone, change - HOUR, change + HOUR, step=1, margin=3 * HOUR, gap=gap, overlap=overlap)
 
 
-@settings(COMMON, max_examples=220)
+@settings(COMMON, max_examples=150)
 @given(generate.day, generate.month, generate.weekday, st.integers(1970, 2110))
 def test_the_days_are_those_of_the_calendar(day, month, weekday, year) -> None:
     text = f"0 0 {day} {month} {weekday}"
-    try:
-        compiled = compile_cron(text, "UTC")
-    except ScheduleError as error:
-        assert "meet" in error.hint
+    compiled = compiled_or_never(text, "UTC")
+    if compiled is None:
         return
     expression = oracle.read_expression(text)
     start = oracle.date(year, 1, 1)
@@ -101,7 +122,7 @@ def test_the_days_are_those_of_the_calendar(day, month, weekday, year) -> None:
 
 
 @settings(COMMON, max_examples=40)
-@given(st.sampled_from(sorted(zone_names())), generate.five_fields, st.integers(1972, 2150), st.integers(1, 365))
+@given(st.sampled_from(sorted(zone_names())), generate.five_fields, st.integers(1973, 2150), st.integers(1, 365))
 def test_any_day_of_any_zone_fires_as_the_walk_says(zone, text, year, day) -> None:
     start = oracle.calendar.timegm((year, 1, day, 0, 0, 0))
     check(text, zone, start, start + DAY, margin=26 * HOUR)
@@ -109,10 +130,21 @@ def test_any_day_of_any_zone_fires_as_the_walk_says(zone, text, year, day) -> No
 
 @pytest.mark.parametrize(
     ("zone", "year"),
-    [("Pacific/Apia", 2011), ("Pacific/Kwajalein", 1993), ("Pacific/Fakaofo", 2011), ("America/Caracas", 2007),
-     ("Asia/Pyongyang", 2018), ("Europe/Moscow", 2014), ("America/Sao_Paulo", 2018), ("Asia/Amman", 2017),
-     ("Asia/Tehran", 2022), ("Europe/Volgograd", 2020), ("Africa/Juba", 2021), ("Antarctica/Casey", 2020)],
-)  # fmt: skip
+    [
+        ("Pacific/Apia", 2011),
+        ("Pacific/Kwajalein", 1993),
+        ("Pacific/Fakaofo", 2011),
+        ("America/Caracas", 2007),
+        ("Asia/Pyongyang", 2018),
+        ("Europe/Moscow", 2014),
+        ("America/Sao_Paulo", 2018),
+        ("Asia/Amman", 2017),
+        ("Asia/Tehran", 2022),
+        ("Europe/Volgograd", 2020),
+        ("Africa/Juba", 2021),
+        ("Antarctica/Casey", 2020),
+    ],
+)
 def test_past_changes_of_rules_and_skipped_days(zone: str, year: int) -> None:
     for change, text in itertools.product(oracle.transitions(zone, year, year), FIXED + WILDCARD):
         check(text, zone, change - 30 * HOUR, change + 30 * HOUR, margin=26 * HOUR)

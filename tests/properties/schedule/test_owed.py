@@ -14,18 +14,22 @@ NIGHT = 1_792_900_000 * SECOND  # 2026-10-25, hours before Europe leaves summer 
 
 cron_schedules = st.builds(
     lambda text, zone, offset, starts, ends: Schedule.of(
-        compile_cron(text, zone), offset_us=offset * SECOND,
+        compile_cron(text, zone),
+        offset_us=offset * SECOND,
         starts_at_us=None if starts is None else NIGHT + starts * SECOND,
         ends_at_us=None if ends is None else NIGHT + ends * SECOND,
     ),
     st.sampled_from(["*/5 * * * *", "30 2 * * *", "0 0 * * *", "*/20 * * * * *", "0,30 1-3 * * *", "0 9 * * 1-5"]),
     st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
-    st.integers(0, 100), st.none() | st.integers(-1000, 10_000), st.none() | st.integers(10_000, 90_000),
-)  # fmt: skip
+    st.integers(0, 100),
+    st.none() | st.integers(-1000, 10_000),
+    st.none() | st.integers(10_000, 90_000),
+)
 every_schedules = st.builds(
     lambda period, anchor: Schedule.of(Every(period, NIGHT + anchor)),
-    st.integers(SECOND, 100_000 * SECOND), st.integers(-(10**12), 10**9),
-)  # fmt: skip
+    st.integers(SECOND, 100_000 * SECOND),
+    st.integers(-(10**12), 10**9),
+)
 schedules = st.one_of(cron_schedules, every_schedules)
 
 
@@ -37,7 +41,7 @@ def walk(schedule: Schedule, first: int | None, last: int) -> list[int]:
     return found
 
 
-@settings(COMMON, max_examples=400)
+@settings(COMMON, max_examples=200)
 @given(schedules, st.sampled_from(POLICIES), st.integers(0, 100_000), st.integers(0, 7200), st.integers(0, 20))
 def test_what_is_owed_adds_up(schedule: Schedule, policy, outage: int, grace: int, limit: int) -> None:
     first = schedule.next_after(NIGHT)
@@ -60,7 +64,7 @@ def test_what_is_owed_adds_up(schedule: Schedule, policy, outage: int, grace: in
     assert result.next_us is None or result.next_us > now
 
 
-@settings(COMMON, max_examples=150)
+@settings(COMMON, max_examples=80)
 @given(schedules, st.sampled_from(POLICIES), st.integers(0, 50_000), st.integers(0, 50_000))
 def test_an_edit_settles_up_to_its_commit_and_no_further(schedule: Schedule, policy, commit: int, later: int) -> None:
     first = schedule.next_after(NIGHT)
@@ -74,7 +78,7 @@ def test_an_edit_settles_up_to_its_commit_and_no_further(schedule: Schedule, pol
     assert sum(skip.count for skip in dropped.skips) == len(everything)
 
 
-@settings(COMMON, max_examples=200)
+@settings(COMMON, max_examples=100)
 @given(schedules, st.integers(-(10**12), 10**12), st.integers(0, 3 * 86_400))
 def test_count_and_next_tell_the_same(schedule: Schedule, start: int, length: int) -> None:
     first = NIGHT + start
@@ -82,7 +86,7 @@ def test_count_and_next_tell_the_same(schedule: Schedule, start: int, length: in
     assert schedule.count(first, last) == len(walk(schedule, schedule.next_after(first - 1), last))
 
 
-@settings(COMMON, max_examples=300)
+@settings(COMMON, max_examples=200)
 @given(schedules, st.integers(-(2**55), 2**58))
 def test_next_is_strictly_after_at_any_time(schedule: Schedule, t: int) -> None:
     following = schedule.next_after(t)
