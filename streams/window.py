@@ -48,15 +48,17 @@ class Ids(msgspec.Struct, array_like=True, frozen=True):
     @classmethod
     def of(cls, instant: Instant, ids: Int64s) -> Ids:
         """Pack sorted, distinct ids."""
-        steps = np.diff(ids)
+        steps = np.diff(ids.view(np.uint64))
         widest = int(steps.max()) if len(steps) else 0
         width = next(width for width in (1, 2, 4, 8) if widest < 1 << 8 * width)
         return cls(instant, int(ids[0]), width, steps.astype(f"<u{width}").tobytes())
 
     def array(self) -> Int64s:
         """The ids, sorted."""
-        steps = np.frombuffer(self.steps, f"<u{self.width}").astype(np.int64)
-        return np.concatenate((np.array([self.first], np.int64), self.first + np.cumsum(steps)))
+        steps = np.frombuffer(self.steps, f"<u{self.width}")
+        ids = np.full(len(steps) + 1, self.first, np.int64)
+        ids[1:] += np.cumsum(steps, dtype=np.uint64).view(np.int64)
+        return ids
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
@@ -140,18 +142,22 @@ class Window:
     def add(self, row: Row) -> list[bytes]:
         """Remember a decision. Returns the keys that leave the table because of it."""
         gone: list[bytes] = []
-        if row.offset in self._rows:
-            self._forget(self._rows[row.offset])
-        else:
+        old = self._rows.get(row.offset)
+        if old == row:
+            return gone
+        if old is None:
             self._ages.append(row.offset)
+        elif row.offset == self._kept:
+            self._ages.append(row.offset)
+            self._kept = None
+        else:
+            self._forget(old)
         self._rows[row.offset] = row
         for packed in row.admitted:
             self._ids.setdefault(packed.instant, IdSet()).add(packed.array())
-        if row.token > self.newest_token_before(row.offset):
-            insort(self._steps, (row.offset, row.token))
-            if self._kept is not None:
-                gone.append(self._drop(self._kept))
-                self._kept = None
+        if self._step(row) and self._kept is not None:
+            gone.append(self._drop(self._kept))
+            self._kept = None
         self._clock = max(row.clock, row.clock if self._clock is None else self._clock)
         while self._rows[self._ages[0]].clock + self._window_us < self._clock:
             offset = self._ages.popleft()
@@ -172,8 +178,16 @@ class Window:
     def _drop(self, offset: int) -> bytes:
         del self._rows[offset]
         if self._steps[0][0] == offset:
-            self._steps.pop(0)
+            self._steps = []
+            for row in sorted(self._rows.values(), key=lambda row: row.offset):
+                self._step(row)
         return key_of(offset)
+
+    def _step(self, row: Row) -> bool:
+        rises = row.token > self.newest_token_before(row.offset)
+        if rises:
+            insort(self._steps, (row.offset, row.token))
+        return rises
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,0 +1,51 @@
+"""Batches for the tests of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cronstream.bodies import Policy, Report, Skip, Work, pack
+from cronstream.clock import SECOND
+from cronstream.records import Batch, Item, Kind, Source
+
+NOON = 1_780_000_000 * SECOND
+TRIGGERS = "cronstream.triggers"
+WORK = pack(Work("acme", "report", "log", b"{}", Policy()))
+
+
+def run(job_id: int, scheduled_us: int = NOON, request_id: int = 0, attempt: int = 1) -> Item:
+    return Item(Kind.RUN, job_id, scheduled_us, request_id, attempt, WORK)
+
+
+def skip(job_id: int, last: int = NOON, count: int = 1, reason: str = "misfire") -> Item:
+    return Item(Kind.SKIP, job_id, last, 0, 1, pack(Skip("acme", "report", reason, last, last, count)))
+
+
+def cancel(job_id: int) -> Item:
+    return Item(Kind.CANCEL, job_id, NOON)
+
+
+def triggers(items: Iterable[Item], token: int = 1, published_at: int = NOON) -> Batch:
+    return Batch.of(list(items), token=token, published_at=published_at)
+
+
+def at(offset: int) -> Source:
+    return Source(TRIGGERS, 0, offset)
+
+
+def outcome(kind: Kind, job_id: int, scheduled_us: int = NOON, attempt: int = 1, error: str | None = None) -> Item:
+    ended = None if kind is Kind.STARTED else scheduled_us + 2 * SECOND
+    report = Report("acme", "report", "w1", scheduled_us, scheduled_us + SECOND, ended, error)
+    return Item(kind, job_id, scheduled_us, 0, attempt, pack(report))
+
+
+def skipped(job_id: int, last: int = NOON, count: int = 1) -> Item:
+    return Item(Kind.SKIPPED, job_id, last, 0, 0, pack(Skip("acme", "report", "misfire", last, last, count)))
+
+
+def outcomes(items: Iterable[Item], token: int = 1) -> Batch:
+    return Batch.of(list(items), token=token, published_at=NOON)
+
+
+def runs(batch: Batch | None) -> list[tuple[int, int, int, int]]:
+    return [] if batch is None else [(*item.run, item.attempt) for item in batch.items()]

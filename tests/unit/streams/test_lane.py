@@ -1,0 +1,191 @@
+"""A lane does one record at a time and is done only with what is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from cronstream.clock import FakeClock
+from cronstream.topics import Topics
+from streams.dead_letters import Record
+from streams.lane import WAITING, Lane
+from streams.stages import Admitting, Effects, Send
+from tests.unit.streams.making import TRIGGERS, run, triggers
+
+TOPICS = Topics()
+
+
+class Broker:
+    """Acknowledges when it is let; remembers everything in order."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, object]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures = 0
+        self.logged = 0
+
+    async def send(self, send: Send, partition: int) -> None:
+        await self.gate.wait()
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("no broker")
+        self.log.append((send.topic, dict(send.headers).get("cronstream-reason")))
+
+    async def write(self, rows: Mapping[bytes, bytes | None]) -> int | None:
+        await self.gate.wait()
+        self.logged += len(rows)
+        self.log.append(("changelog", tuple(rows)))
+        return self.logged
+
+    def store(self, rows: Mapping[bytes, bytes | None], logged: int | None) -> None:
+        self.log.append(("store", logged))
+
+    @property
+    def topics(self) -> list[str]:
+        return [topic for topic, _ in self.log]
+
+
+class TableOf:
+    def __init__(self, broker: Broker) -> None:
+        self.log = broker.write
+        self.store = broker.store
+
+
+def new_lane(broker: Broker, trusted: Callable[[], bool] = lambda: True) -> Lane:
+    stage = Admitting(TOPICS, 600, [])
+    lane = Lane((TRIGGERS, 0), stage, TableOf(broker), broker.send, TOPICS, trusted, FakeClock(), Counter())
+    lane.open()
+    return lane
+
+
+def record(offset: int, value: bytes | None = None) -> Record:
+    return Record(TRIGGERS, 0, offset, None, value or triggers([run(offset)]).encode(), [])
+
+
+async def until(so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not so():
+            await FakeClock().asleep(0)
+
+
+def test_nothing_is_done_before_everything_is_acknowledged() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.gate.clear()
+        lane = new_lane(broker)
+        await lane.put(record(0))
+        await lane.put(record(1))
+        for _ in range(20):
+            await FakeClock().asleep(0)
+        assert lane.done is None
+        assert lane.busy
+        broker.gate.set()
+        await until(lambda: lane.done == 2)
+        assert not lane.busy
+        for first in (0, 3):
+            assert set(broker.topics[first : first + 2]) == {"changelog", TOPICS.attempts}
+            assert broker.topics[first + 2] == "store"
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_effects_are_tried_again_until_the_broker_takes_them() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.failures = 3
+        lane = new_lane(broker)
+        await lane.put(record(0))
+        await until(lambda: lane.done == 1)
+        assert broker.topics.count(TOPICS.attempts) == 1
+        assert broker.topics.count("store") == 1
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_poison_is_set_aside_and_the_next_record_goes_on() -> None:
+    async def story() -> None:
+        broker = Broker()
+        lane = new_lane(broker)
+        await lane.put(record(0, b"not a batch"))
+        await lane.put(record(1))
+        await until(lambda: lane.done == 2)
+        assert (TOPICS.dead_letter, b"poison_record") in broker.log
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_a_record_that_breaks_the_stage_is_set_aside() -> None:
+    class Broken:
+        def decide(self, record: Record) -> Effects:
+            raise ZeroDivisionError
+
+    async def story() -> None:
+        broker = Broker()
+        lane = Lane((TRIGGERS, 0), Broken(), TableOf(broker), broker.send, TOPICS, lambda: True, FakeClock(), Counter())
+        lane.open()
+        await lane.put(record(0))
+        await until(lambda: lane.done == 1)
+        assert TOPICS.dead_letter in broker.topics
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_a_closed_lane_drops_what_waits_and_lets_go_of_who_puts() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.gate.clear()
+        lane = new_lane(broker)
+        putting = asyncio.create_task(_fill(lane, WAITING + 3))
+        await until(lambda: lane.taken == WAITING + 1)
+        await lane.close()
+        await asyncio.wait_for(putting, 5)
+        broker.gate.set()
+        await lane.put(record(99))
+        assert lane.done is None
+        assert not lane.is_open
+
+    asyncio.run(story())
+
+
+async def _fill(lane: Lane, count: int) -> None:
+    for offset in range(count):
+        await lane.put(record(offset))
+
+
+def test_a_lane_that_finishes_ends_the_record_under_way_and_no_other() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.gate.clear()
+        lane = new_lane(broker)
+        await _fill(lane, 3)
+        for _ in range(20):
+            await FakeClock().asleep(0)
+        finishing = asyncio.create_task(lane.finish(5))
+        await FakeClock().asleep(0)
+        broker.gate.set()
+        await finishing
+        assert lane.done == 1
+
+    asyncio.run(story())
+
+
+def test_nothing_is_sent_while_the_group_may_have_given_the_partition_away() -> None:
+    async def story() -> None:
+        broker = Broker()
+        trusted = False
+        lane = new_lane(broker, lambda: trusted)
+        await lane.put(record(0))
+        for _ in range(20):
+            await FakeClock().asleep(0)
+        assert broker.log == []
+        trusted = True
+        await until(lambda: lane.done == 1)
+        await lane.close()
+
+    asyncio.run(story())

@@ -1,0 +1,121 @@
+"""What outcomes change in a job's status, whatever order they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cronstream.clock import MINUTE, SECOND
+from cronstream.records import Item, Kind
+from streams.settlement import Settlement, settle
+from streams.status import KEPT_RUNS, JobStatus, shown
+from tests.unit.streams.making import NOON, cancel, outcome, outcomes, skipped
+
+
+class Jobs:
+    """A status table."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, JobStatus] = {}
+
+    def take(self, items: Iterable[Item], offset: int) -> Settlement:
+        settlement = settle(self.rows.get, outcomes(items), offset)
+        self.rows |= {job: JobStatus.decode(status.encode()) for job, status in settlement.statuses.items()}
+        return settlement
+
+    def shown(self, job_id: int) -> dict[str, object]:
+        return shown(job_id, self.rows[job_id])
+
+
+def test_a_run_starts_and_succeeds() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.STARTED, 1)], 0)
+    assert jobs.shown(1)["state"] == "running"
+    settlement = jobs.take([outcome(Kind.SUCCEEDED, 1)], 1)
+    assert settlement.ended == {Kind.SUCCEEDED: 1}
+    assert settlement.running == -1
+    shown = jobs.shown(1)
+    assert (shown["tenant"], shown["name"], shown["state"], shown["running"]) == ("acme", "report", "succeeded", 0)
+    assert jobs.rows[1].runs[0].started_at == NOON + SECOND
+
+
+def test_a_failed_run_is_recorded_with_its_error() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.FAILED, 1, error="exit 3" * 1000)], 0)
+    assert jobs.shown(1)["counts"] == {"succeeded": 0, "failed": 1, "timed_out": 0, "lost": 0, "skipped": 0}
+    note = jobs.rows[1].runs[0].note
+    assert note is not None
+    assert note.startswith("exit 3")
+    assert len(note) <= 300
+
+
+def test_an_outcome_that_comes_twice_counts_once() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.SUCCEEDED, 1), outcome(Kind.SUCCEEDED, 1)], 0)
+    jobs.take([outcome(Kind.SUCCEEDED, 1)], 1)
+    jobs.take([outcome(Kind.LOST, 1)], 2)
+    assert jobs.rows[1].counts == (1, 0, 0, 0, 0)
+
+
+def test_a_record_that_is_read_again_changes_nothing() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.SUCCEEDED, 1)], 5)
+    before = dict(jobs.rows)
+    assert jobs.take([outcome(Kind.SUCCEEDED, 1), outcome(Kind.FAILED, 1, NOON + MINUTE)], 5).statuses == {}
+    assert jobs.rows == before
+
+
+def test_a_start_after_the_end_changes_no_state() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.SUCCEEDED, 1)], 0)
+    jobs.take([outcome(Kind.STARTED, 1)], 1)
+    assert jobs.shown(1)["state"] == "succeeded"
+
+
+def test_a_later_attempt_supersedes_and_an_earlier_one_is_ignored() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.FAILED, 1, attempt=1)], 0)
+    jobs.take([outcome(Kind.STARTED, 1, attempt=2)], 1)
+    assert jobs.shown(1)["state"] == "running"
+    jobs.take([outcome(Kind.SUCCEEDED, 1, attempt=2)], 2)
+    jobs.take([outcome(Kind.STARTED, 1, attempt=1)], 3)
+    assert jobs.rows[1].runs[0].kind == Kind.SUCCEEDED
+    assert jobs.rows[1].counts == (1, 1, 0, 0, 0)
+
+
+def test_skips_count_the_times_they_stand_for() -> None:
+    jobs = Jobs()
+    jobs.take([skipped(1, count=40)], 0)
+    jobs.take([skipped(1, count=40)], 1)
+    assert jobs.rows[1].counts[-1] == 40
+    assert jobs.shown(1)["state"] == "skipped"
+
+
+def test_a_deleted_job_says_so() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.SUCCEEDED, 1)], 0)
+    jobs.take([cancel(1)], 1)
+    assert jobs.shown(1)["state"] == "deleted"
+
+
+def test_the_oldest_ended_run_makes_room() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.STARTED, 1)], 0)
+    for minute in range(1, 30):
+        jobs.take([outcome(Kind.SUCCEEDED, 1, NOON + minute * MINUTE)], minute)
+    kept = jobs.rows[1].runs
+    assert len(kept) == KEPT_RUNS
+    assert kept[0].kind == Kind.STARTED
+    assert kept[-1].scheduled == NOON + 29 * MINUTE
+
+
+def test_poison_is_named_and_the_rest_goes_on() -> None:
+    bad = Item(Kind.SUCCEEDED, 1, NOON, body=b"\xc1")
+    wrong = Item(Kind.RUN, 3, NOON)
+    settlement = Jobs().take([bad, outcome(Kind.SUCCEEDED, 2), wrong], 0)
+    assert [index for index, _ in settlement.poison] == [0, 2]
+    assert list(settlement.statuses) == [2]
+
+
+def test_many_jobs_in_one_record_are_settled_together() -> None:
+    settlement = Jobs().take([outcome(Kind.SUCCEEDED, job) for job in range(500)], 0)
+    assert len(settlement.statuses) == 500

@@ -1,0 +1,110 @@
+"""What admission remembers, for how long, and how it packs it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cronstream.clock import MINUTE
+from streams.idset import IdSet
+from streams.window import Ids, Row, Window, key_of
+from tests.unit.streams.making import NOON
+
+INSTANT = (NOON, 0, 1)
+WINDOW = 10 * MINUTE
+
+
+def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, np.int64)
+
+
+def row(offset: int, clock: int, token: int = 1, admitted: tuple[int, ...] = ()) -> Row:
+    packed = (Ids.of(INSTANT, ids(*admitted)),) if admitted else ()
+    return Row(offset, token, clock, clock, False, packed)
+
+
+def test_ids_are_packed_by_their_distances() -> None:
+    for values in ((7,), (1, 2, 3), (-5, 0, 2**40), (1, 300, 70_000, 2**33), (-(2**62), 2**62)):
+        packed = Ids.of(INSTANT, ids(*values))
+        assert packed.array().tolist() == list(values)
+    assert Ids.of(INSTANT, ids(1, 200, 400)).width == 1
+
+
+def test_a_full_record_costs_few_bytes_an_id() -> None:
+    random = np.random.default_rng(1)
+    spread = np.unique(random.integers(0, 10_000_000, 500))
+    value = Row(12, 345, NOON, NOON, False, (Ids.of(INSTANT, spread),)).encode()
+    assert len(value) / len(spread) < 5
+    assert Row.decode(value).admitted[0].array().tolist() == spread.tolist()
+
+
+def test_an_id_set_knows_what_was_added_and_forgets_what_was_discarded() -> None:
+    known = IdSet()
+    random = np.random.default_rng(2)
+    values = random.permutation(5000).astype(np.int64)
+    for part in np.split(values, 50):
+        assert not known.known(part).any()
+        known.add(np.sort(part))
+    assert len(known) == 5000
+    assert known.known(values).all()
+    known.discard(np.sort(values[:2000]))
+    assert not known.known(values[:2000]).any()
+    assert known.known(values[2000:]).all()
+    assert len(known) == 3000
+
+
+def test_the_clock_rises_by_at_most_a_minute_a_record_and_never_falls() -> None:
+    window = Window(WINDOW, [row(0, NOON)])
+    assert window.clock_after(NOON + 10) == NOON + 10
+    assert window.clock_after(NOON - MINUTE) == NOON
+    assert window.clock_after(NOON + 60 * MINUTE) == NOON + MINUTE
+
+
+def test_a_row_leaves_when_the_clock_is_past_the_window() -> None:
+    window = Window(WINDOW, [row(0, NOON, admitted=(1, 2)), row(1, NOON + 1, admitted=(3,))])
+    assert window.add(row(2, NOON + WINDOW)) == []
+    assert window.known(INSTANT, ids(1, 2, 3)).all()
+    # Offset 0 was the first with the newest token: its ids leave, its row stays.
+    assert window.add(row(3, NOON + WINDOW + 2)) == [key_of(1)]
+    assert not window.known(INSTANT, ids(1, 2, 3)).any()
+    assert window.newest_token_before(9) == 1
+    assert window.add(row(4, NOON + WINDOW + 3, token=2)) == [key_of(0)]
+    assert [window.newest_token_before(offset) for offset in (2, 3, 4, 5)] == [-1, 1, 1, 2]
+
+
+def test_a_row_is_replaced_when_its_offset_holds_another_record() -> None:
+    window = Window(WINDOW, [row(0, NOON, admitted=(1,)), row(1, NOON, admitted=(2,))])
+    assert window.add(row(0, NOON, admitted=(1,))) == []
+    assert window.add(row(0, NOON + 1, admitted=(3,))) == []
+    assert window.known(INSTANT, ids(1, 2, 3)).tolist() == [False, True, True]
+    assert window.add(row(2, NOON + WINDOW + 2)) == [key_of(1)]
+    assert window.ids == 0
+    window.add(row(0, NOON + WINDOW + 3, admitted=(4,)))
+    assert window.known(INSTANT, ids(4)).all()
+
+
+def test_a_window_loaded_from_its_rows_is_the_same_window() -> None:
+    table: dict[bytes, Row] = {}
+    window = Window(WINDOW)
+    for offset in range(40):
+        new = row(offset, NOON + offset * MINUTE, token=offset // 15, admitted=(offset, 1000 + offset))
+        table[new.key] = new
+        for key in window.add(new):
+            del table[key]
+        loaded = Window(WINDOW, table.values())
+        assert loaded.leftover == []
+        assert (len(loaded), loaded.ids) == (len(window), window.ids)
+        assert [loaded.newest_token_before(o) for o in range(50)] == [window.newest_token_before(o) for o in range(50)]
+    assert len(table) <= 13
+
+
+def test_rows_that_outlived_a_crash_leave_with_the_next_record() -> None:
+    stale = [row(0, NOON), row(1, NOON, admitted=(1,)), row(2, NOON + WINDOW + 1)]
+    assert Window(WINDOW, stale).leftover == [key_of(1)]
+
+
+def test_only_the_same_record_has_the_stored_decision() -> None:
+    window = Window(WINDOW, [row(3, NOON)])
+    assert window.row(3, 1, NOON) is not None
+    assert window.row(3, 1, NOON + 1) is None
+    assert window.row(3, 2, NOON) is None
+    assert window.row(4, 1, NOON) is None
