@@ -4,7 +4,7 @@ Instants are integers everywhere: microseconds since 1970-01-01 00:00 UTC.
 
 | file | says |
 | --- | --- |
-| grammar | the language of cron expressions, and what is wrong with a text outside it |
+| grammar, fields | the language of cron expressions, and what is wrong with a text outside it |
 | cron | a parsed expression resolved to masks; the stable hashes behind H and spread |
 | months | day fields as masks for the 28 kinds of month |
 | tzif, zones | offsets of a zone over all time, from the pinned tzdata alone |

@@ -13,7 +13,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from cronstream.schedule.errors import ScheduleError
-from cronstream.schedule.grammar import DAY, FIELDS, WEEKDAY, Field, Pattern
+from cronstream.schedule.fields import DAY, FIELDS, WEEKDAY, Field
+from cronstream.schedule.grammar import Pattern
 from cronstream.schedule.months import ALL_WEEKDAYS, DaySpec, can_match, day_masks
 
 SPREAD_WORD = 6

@@ -54,11 +54,9 @@ class Schedule:
         """The shared schedule of these values for cron; a new one for the other kinds."""
         if not isinstance(source, CompiledCron):
             return cls(source, offset_us, starts_at_us, ends_at_us)
-        key = (source, offset_us, starts_at_us, ends_at_us)
-        known = _interned.get(key)
-        if known is None:
-            known = _interned[key] = cls(*key)
-        return known
+        made = cls(source, offset_us, starts_at_us, ends_at_us)
+        known = _interned.setdefault(hash(made), made)
+        return known if known == made else made
 
     @property
     def kind(self) -> str:
@@ -102,19 +100,16 @@ class Schedule:
         return f"Schedule({self.source!r}, offset_us={self.offset_us}, {self.starts_at_us}..{self.ends_at_us})"
 
 
-_interned: WeakValueDictionary[object, Schedule] = WeakValueDictionary()
+_interned: WeakValueDictionary[int, Schedule] = WeakValueDictionary()
 
 
 def next_for_all(schedules: Iterable[Schedule], t_us: int) -> list[int | None]:
     """`next_after(t_us)` of each, computed once per distinct object: a burst of many jobs."""
-    known: dict[int, int | None] = {}
-    result = []
-    for schedule in schedules:
-        key = id(schedule)
-        if key not in known:
-            known[key] = schedule.next_after(t_us)
-        result.append(known[key])
-    return result
+    asked = list(schedules)
+    ids = list(map(id, asked))
+    distinct = dict(zip(ids, asked, strict=True))
+    following = {key: schedule.next_after(t_us) for key, schedule in distinct.items()}
+    return [following[key] for key in ids]
 
 
 def _spread_offset(spread_seconds: object, tenant: str, name: str) -> int:
