@@ -52,6 +52,15 @@ class Registration:
         self.register()
         self.api.resume(self.name)
 
+    def remove(self, observer: Observer) -> None:
+        """Take the installation's connector and slot away. Same errors as ``begin_anew``."""
+        if self.api.status(self.name) is not None:
+            self.api.stop(self.name)
+            self._until_stopped()
+            self.api.forget_offsets(self.name)
+            self.api.delete(self.name)
+        self._until_slot_dropped(observer)
+
     def _until_stopped(self) -> None:
         deadline = self._clock.boot_ns() + int(_STOPPING_SECONDS * 1e9)
         while self._clock.boot_ns() < deadline:

@@ -41,6 +41,7 @@ class Memory:
     """What was tried since capture was last well."""
 
     restarts: int = 0
+    beginnings: int = 0
     since_action_seconds: float = 1e9
 
     def passed(self, seconds: float) -> Memory:
@@ -51,11 +52,13 @@ class Memory:
         """An action was carried out, or tried."""
         match verdict.action:
             case Action.NOTHING:
-                return Memory(0, self.since_action_seconds) if verdict.healthy else self
+                return Memory(since_action_seconds=self.since_action_seconds) if verdict.healthy else self
             case Action.RESTART_FAILED | Action.RESTART_ALL:
-                return Memory(self.restarts + 1, 0.0)
+                return Memory(self.restarts + 1, self.beginnings, 0.0)
+            case Action.BEGIN_ANEW:
+                return Memory(0, self.beginnings + 1, 0.0)
             case _:
-                return Memory(0, 0.0)
+                return Memory(self.restarts, self.beginnings, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,8 @@ def verdict(seen: Observation, memory: Memory, stale_seconds: float) -> Verdict:
     settling = memory.since_action_seconds < SETTLING_SECONDS
     if seen.slot is not None and seen.slot.wal_status == "lost":
         return _paced(Verdict(Action.BEGIN_ANEW, "the slot lost its WAL", alarm=True), memory)
-    if seen.slot is None and not settling:
+    # Without its slot a connector fails at every start; restarts would only put that off.
+    if seen.slot is None and (status.failed or not settling):
         return _paced(Verdict(Action.BEGIN_ANEW, "the slot is gone", alarm=True), memory)
     if status.connector in ("STOPPED", "PAUSED"):
         return _paced(Verdict(Action.RESUME, f"the connector is {status.connector}", alarm=True), memory)
@@ -117,8 +121,8 @@ def _after_failure(action: Action, reason: str, memory: Memory) -> Verdict:
 
 
 def _paced(wanted: Verdict, memory: Memory) -> Verdict:
-    """At once the first time; then after 2, 4, 8 ... seconds."""
-    pause = min(2.0**memory.restarts, LONGEST_PAUSE_SECONDS) if memory.restarts else 2.0
-    if memory.since_action_seconds < pause:
+    """Two seconds after the last action; the more was tried in vain, the longer."""
+    tries = memory.beginnings if wanted.action is Action.BEGIN_ANEW else max(memory.restarts - 1, 0)
+    if memory.since_action_seconds < min(2.0 ** (tries + 1), LONGEST_PAUSE_SECONDS):
         return Verdict(Action.NOTHING, f"{wanted.reason}; {wanted.action.value} follows", alarm=wanted.alarm)
     return wanted

@@ -87,6 +87,8 @@ class Watchdog:
             case Action.RESUME:
                 registration.api.resume(registration.name)
             case Action.RESTART_FAILED:
+                # The configuration as well: what somebody changed may be why it failed.
+                registration.register()
                 registration.api.restart(registration.name, only_failed=True)
             case Action.RESTART_ALL:
                 registration.api.restart(registration.name, only_failed=False)

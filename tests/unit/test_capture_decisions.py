@@ -122,9 +122,22 @@ def test_restarts_are_paced_and_end_in_a_new_beginning() -> None:
     assert verdict(seen(status=FAILED), memory.passed(60), 10).action is Action.BEGIN_ANEW
 
 
+def test_a_failed_connector_without_slot_begins_anew_at_once_and_then_ever_more_seldom() -> None:
+    trouble, memory, waits = seen(status=FAILED, slot=None), Memory(since_action_seconds=3), []
+    for _ in range(6):
+        waited = 0
+        while (decided := verdict(trouble, memory, 10)).action is Action.NOTHING:
+            memory = memory.passed(1)
+            waited += 1
+        assert decided.action is Action.BEGIN_ANEW
+        waits.append(waited)
+        memory = memory.did(decided)
+    assert waits == [0, 4, 8, 16, 30, 30]
+
+
 def test_a_heartbeat_wipes_the_failures_out() -> None:
-    tired = Memory(restarts=4, since_action_seconds=60)
-    assert tired.did(verdict(WELL, tired, 10)) == Memory(0, 60)
+    tired = Memory(restarts=4, beginnings=2, since_action_seconds=60)
+    assert tired.did(verdict(WELL, tired, 10)) == Memory(since_action_seconds=60)
 
 
 def test_the_reason_is_the_trace_without_its_stack() -> None:
