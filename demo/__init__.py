@@ -9,5 +9,7 @@
 | watch | figures of the running processes |
 | show | the live table, or plain lines where there is no terminal |
 | forecast | triggers per minute of the real fleet over the next day, as text and PNG |
+| events | the edit and the crash, and the first calls that show their effect |
+| audit | calls and history against the oracle, and the last line |
 | story | the acts in order |
 """
