@@ -38,7 +38,7 @@ class TestInstallation:
 
     name: str
     endpoints: Endpoints
-    dsn: str
+    dsn: str = field(repr=False)
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
