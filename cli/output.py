@@ -65,7 +65,9 @@ def span(value: timedelta) -> str:
 
 
 def iso_span(value: timedelta) -> str:
-    """``PT1H30M``."""
+    """``PT1H30M``; before zero with a sign in front."""
+    if value < timedelta(0):
+        return "-" + iso_span(-value)
     parts = _span(value - timedelta(days=value.days), ("", "H", "M", "S"))
     days = f"{value.days}D" if value.days else ""
     return f"P{days}T{parts}" if parts else f"P{days}" if days else "PT0S"

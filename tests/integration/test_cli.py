@@ -1,0 +1,196 @@
+"""The cronstream command on the real stack."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
+
+from cli.main import cli
+from connectors.observation import Observer
+from connectors.registration import Registration
+from cronstream.clock import SystemClock
+from cronstream.settings import CaptureSettings, read_settings
+from tests.support.endpoints import Endpoints
+from tests.support.installation import TestInstallation
+from tests.support.poll import eventually
+
+DEFINE = """
+INSERT INTO cronstream.job_definitions (tenant, name, cron, handler) VALUES (%s, %s, '0 * * * *', 'log')
+RETURNING job_id
+"""
+RAN = """
+INSERT INTO cronstream.job_runs (job_id, tenant, name, scheduled_time, attempt, outcome, published_at, started_at,
+                                 finished_at, worker, error)
+SELECT job_id, tenant, name, at, 1, %(outcome)s, at + interval '20 ms', at + interval '50 ms', at + interval '1 s',
+       'worker-1', %(error)s
+FROM cronstream.job_definitions, (SELECT date_trunc('hour', now()) - %(hours)s * interval '1 hour') AS t (at)
+WHERE job_id = %(job_id)s
+"""
+
+
+@dataclass
+class Command:
+    """The command in an installation's environment."""
+
+    variables: dict[str, str]
+
+    def __call__(self, *arguments: object) -> Result:
+        return CliRunner().invoke(cli, [str(argument) for argument in arguments], env=self.variables)
+
+    def json(self, *arguments: object) -> Any:
+        result = self(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    def refusal(self, *arguments: object) -> str:
+        result = self(*arguments)
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        return result.stderr.strip()
+
+
+@pytest.fixture
+def cronstream(installation: TestInstallation) -> Command:
+    return Command(installation.variables)
+
+
+@pytest.fixture
+def database(installation: TestInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with installation.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def job(database: psycopg.Connection[Any]) -> int:
+    row = database.execute(DEFINE, ("billing", "nightly")).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@pytest.fixture
+def bare(stack: Endpoints) -> Iterator[Command]:
+    """Servers on which nothing of an installation was made yet."""
+    name = f"t{uuid.uuid4().hex[:10]}"
+    with stack.database() as dsn:
+        made = TestInstallation(name, stack, dsn, stack.password_file.parent)
+        try:
+            yield Command(made.variables)
+        finally:
+            made.end_processes()
+            _forget(read_settings(CaptureSettings, made.variables))
+            made._delete_topics()
+
+
+def _forget(settings: CaptureSettings) -> None:
+    registration = Registration(settings, SystemClock())
+    registration.api.delete(registration.name)
+    with Observer(settings, registration.api, registration.name, registration.slot) as observer:
+        eventually(observer.drop_slot, within=30, every=0.3, says="the slot is dropped")
+
+
+def test_setup_makes_everything_once(bare: Command) -> None:
+    assert "run `cronstream setup`" in bare.refusal("jobs", "list")
+    first = bare.json("setup")
+    name = bare.variables["CRONSTREAM_INSTALLATION"]
+    assert first["migrations"][0] == "0001_zones"
+    assert f"{name}.triggers" in first["topics"]
+    assert first["connector"] == f"{name}-capture"
+    topics = AdminClient({"bootstrap.servers": bare.variables["CRONSTREAM_KAFKA"]}).list_topics(timeout=10).topics
+    assert len(topics[f"{name}.triggers"].partitions) == 4
+    assert len(topics[f"{name}.changes"].partitions) == 1
+
+    second = bare.json("setup")
+    assert (second["migrations"], second["topics"]) == ([], [])
+
+    other = Command({**bare.variables, "CRONSTREAM_PARTITIONS": "12"})
+    result = other("setup")
+    assert result.exit_code == 1
+    assert f"topic {name}.triggers has 4 partitions, not 12" in result.stderr.splitlines()[-1]
+
+    status = bare("status")
+    shown = {line.split()[0]: line.split()[1] for line in status.stdout.splitlines() if not line.startswith(" ")}
+    assert shown == {"postgres": "ok", "kafka": "ok", "capture": "ok", "leader": "DOWN", "streams": "DOWN"}
+    assert status.stderr == "cronstream: down: leader, streams\n"
+
+
+def test_jobs_are_listed_by_tenant_and_state(cronstream: Command, database: psycopg.Connection[Any], job: int) -> None:
+    database.execute(DEFINE, ("default", "hourly"))
+    assert [row["name"] for row in cronstream.json("jobs", "list")] == ["nightly", "hourly"]
+    assert [row["job_id"] for row in cronstream.json("jobs", "list", "--tenant", "billing")] == [job]
+    cronstream("jobs", "pause", "hourly")
+    assert [row["name"] for row in cronstream.json("jobs", "list", "--paused")] == ["hourly"]
+    assert [row["name"] for row in cronstream.json("jobs", "list", "--enabled")] == ["nightly"]
+    listed = cronstream("jobs", "list", "--limit", "1")
+    assert listed.stdout.splitlines()[1].split()[:3] == [str(job), "billing", "nightly"]
+    assert listed.stderr == "(the first 1; --limit shows more)\n"
+
+
+def test_a_job_is_shown_with_its_runs(cronstream: Command, database: psycopg.Connection[Any], job: int) -> None:
+    database.execute(RAN, {"job_id": job, "outcome": "failed", "error": "HTTP 500", "hours": 1})
+    for reference in (job, "billing/nightly"):
+        shown = cronstream.json("jobs", "show", reference)
+        assert (shown["job_id"], shown["cron"], shown["runs"][0]["outcome"]) == (job, "0 * * * *", "failed")
+    text = cronstream("jobs", "show", job).stdout
+    assert "schedule         0 * * * *, UTC" in text
+    assert "HTTP 500" in text
+
+
+def test_pause_resume_and_delete_say_what_they_changed(
+    cronstream: Command, database: psycopg.Connection[Any], job: int
+) -> None:
+    assert cronstream("jobs", "pause", "billing/nightly").stdout == f"job {job} (billing/nightly): paused\n"
+    assert cronstream("jobs", "pause", job).stdout == f"job {job} (billing/nightly): was paused already\n"
+    assert cronstream.json("jobs", "resume", job) == [
+        {"job_id": job, "tenant": "billing", "name": "nightly", "resumed": True}
+    ]
+    assert database.execute("SELECT enabled FROM cronstream.job_definitions").fetchone() == (True,)
+    assert cronstream("jobs", "delete", job).stdout == f"job {job} (billing/nightly): deleted\n"
+    assert "there is no job" in cronstream.refusal("jobs", "show", job)
+
+
+def test_an_unknown_job_among_others_changes_nothing(
+    cronstream: Command, database: psycopg.Connection[Any], job: int
+) -> None:
+    assert cronstream.refusal("jobs", "delete", job, "billing/weekly") == "cronstream: there is no job billing/weekly"
+    assert database.execute("SELECT count(*) FROM cronstream.job_definitions").fetchone() == (1,)
+
+
+def test_a_name_that_can_mean_two_jobs_asks_for_the_id(cronstream: Command, database: psycopg.Connection[Any]) -> None:
+    database.execute(DEFINE, ("a", "b/c"))
+    database.execute(DEFINE, ("a/b", "c"))
+    assert "use the id" in cronstream.refusal("jobs", "show", "a/b/c")
+
+
+def test_runs_are_listed_newest_first_and_filtered(
+    cronstream: Command, database: psycopg.Connection[Any], job: int
+) -> None:
+    for hours, outcome in ((1, "succeeded"), (2, "failed"), (5, "succeeded")):
+        database.execute(RAN, {"job_id": job, "outcome": outcome, "error": None, "hours": hours})
+    assert [row["outcome"] for row in cronstream.json("runs", "list")] == ["succeeded", "failed", "succeeded"]
+    assert len(cronstream.json("runs", "list", "billing/nightly", "--since", "4h")) == 2
+    assert len(cronstream.json("runs", "list", job, "--state", "failed")) == 1
+    line = cronstream("runs", "list", "--limit", "1").stdout.splitlines()[1].split()
+    assert line[1:] == [str(job), "billing/nightly", "1", "succeeded", "0.02s", "0.95s", "worker-1", "-"]
+    assert "there is no job" in cronstream.refusal("runs", "list", "nobody/nothing")
+
+
+def test_status_counts_definitions_and_open_edits(cronstream: Command, job: int) -> None:
+    cronstream("jobs", "pause", job)
+    result = cronstream("status", "--json")
+    assert result.exit_code == 1, "no coordinator runs here"
+    postgres = json.loads(result.stdout)["postgres"]
+    assert (postgres["definitions"], postgres["paused"], postgres["open_changes"]) == (1, 1, 2)
+    assert postgres["oldest_overdue"] is None
+
+
+def test_adopting_an_etcd_lets_tokens_go_on(cronstream: Command, database: psycopg.Connection[Any]) -> None:
+    database.execute("UPDATE cronstream.coordinator_epoch SET token = 41")
+    assert cronstream.json("adopt-etcd", "--yes") == {"adopted": True, "base": 41}

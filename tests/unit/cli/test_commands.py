@@ -1,0 +1,212 @@
+"""The command without a server: help, preview, and what it says when it cannot work."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.main import cli
+
+COMMANDS = [
+    [],
+    ["setup"],
+    ["status"],
+    ["jobs"],
+    ["jobs", "list"],
+    ["jobs", "show"],
+    ["jobs", "pause"],
+    ["jobs", "resume"],
+    ["jobs", "delete"],
+    ["runs"],
+    ["runs", "list"],
+    ["preview"],
+    ["adopt-etcd"],
+]
+LEAVES = [command for command in COMMANDS if command not in ([], ["jobs"], ["runs"])]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No .local/env, and no variable of the caller's."""
+    import os
+
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("CRONSTREAM_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def nowhere() -> Iterator[dict[str, str]]:
+    """Settings whose servers refuse connections."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening
+        port = taken.getsockname()[1]
+        yield {
+            "CRONSTREAM_POSTGRES": f"host=127.0.0.1 port={port} dbname=x user=x",
+            "CRONSTREAM_KAFKA": f"127.0.0.1:{port}",
+            "CRONSTREAM_ETCD": f"127.0.0.1:{port}",
+            "CRONSTREAM_CONNECT": f"http://127.0.0.1:{port}",
+            "CRONSTREAM_CONNECT_SECRETS": "/nowhere",
+        }
+
+
+def run(*arguments: str, env: dict[str, str] | None = None, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(cli, arguments, env=env, input=stdin)
+
+
+def failed_with_one_line(result: Result) -> str:
+    assert result.exit_code != 0
+    assert not result.stdout
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("cronstream: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help(command: list[str]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=" ".join)
+def test_every_command_has_json(command: list[str]) -> None:
+    assert "--json" in run(*command, "--help").stdout
+
+
+def test_an_unknown_command_is_refused() -> None:
+    result = run("frobnicate")
+    assert result.exit_code == 2
+    assert "No such command 'frobnicate'" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["jobs", "list"], ["jobs", "pause", "1"], ["runs", "list"], ["setup"], ["status"]])
+def test_a_missing_variable_is_named(command: list[str]) -> None:
+    assert "CRONSTREAM_POSTGRES is not set" in failed_with_one_line(run(*command))
+
+
+def test_an_unknown_variable_is_named_with_the_one_that_was_meant(nowhere: dict[str, str]) -> None:
+    said = failed_with_one_line(run("jobs", "list", env={**nowhere, "CRONSTREAM_KAFKAA": "x"}))
+    assert said == "cronstream: CRONSTREAM_KAFKAA: no such setting; did you mean CRONSTREAM_KAFKA?"
+
+
+@pytest.mark.parametrize(
+    "command", [["jobs", "list"], ["jobs", "show", "1"], ["runs", "list"], ["adopt-etcd", "--yes"]], ids=" ".join
+)
+def test_a_database_that_does_not_answer_is_one_line(command: list[str], nowhere: dict[str, str]) -> None:
+    said = failed_with_one_line(run(*command, env=nowhere))
+    assert "Postgres does not answer" in said
+    assert "refused" in said
+
+
+def test_status_says_which_parts_are_down(nowhere: dict[str, str]) -> None:
+    result = run("status", env=nowhere)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        [part, "DOWN"] for part in ("postgres", "kafka", "capture", "leader", "streams")
+    ]
+    assert result.stderr == "cronstream: down: postgres, kafka, capture, leader, streams\n"
+
+
+def test_status_as_json_keeps_the_exit_status(nowhere: dict[str, str]) -> None:
+    result = run("status", "--json", env=nowhere)
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert answer["ok"] is False
+    assert "Postgres does not answer" in answer["postgres"]["down"]
+
+
+def test_servers_are_found_in_the_file_that_make_up_writes(nowhere: dict[str, str]) -> None:
+    Path(".local").mkdir()
+    Path(".local/env").write_text("".join(f"{name}='{value}'\n" for name, value in nowhere.items()))
+    assert "Postgres does not answer" in failed_with_one_line(run("jobs", "list"))
+
+
+def test_an_environment_that_names_a_server_is_not_mixed_with_the_file(nowhere: dict[str, str]) -> None:
+    Path(".local").mkdir()
+    Path(".local/env").write_text("".join(f"{name}='{value}'\n" for name, value in nowhere.items()))
+    said = failed_with_one_line(run("jobs", "list", env={"CRONSTREAM_KAFKA": "elsewhere:9092"}))
+    assert "CRONSTREAM_POSTGRES is not set; CRONSTREAM_ETCD is not set" in said
+
+
+def test_etcd_is_adopted_only_when_told_so() -> None:
+    result = run("adopt-etcd")
+    assert result.exit_code == 1
+    assert "only if the old etcd is gone for good" in result.stderr
+    assert result.stderr.splitlines()[-1] == (
+        "cronstream: nothing was changed: say --yes when the old etcd is gone for good"
+    )
+
+
+def test_preview_marks_what_a_clock_change_moves() -> None:
+    result = run("preview", "30 2 * * *", "--tz", "America/New_York", "--after", "2026-03-07T00:00:00Z", "--count", "2")
+    assert result.exit_code == 0
+    assert [line.rstrip() for line in result.stdout.splitlines()] == [
+        "UTC                   America/New_York",
+        "2026-03-07T07:30:00Z  2026-03-07T02:30:00-05:00",
+        "2026-03-08T07:00:00Z  2026-03-08T03:00:00-04:00  moved by a clock change",
+    ]
+    assert "note: 02:30 does not exist on 2026-03-08" in result.stderr
+
+
+def test_preview_as_json() -> None:
+    result = run("preview", "30 2 * * *", "--tz", "America/New_York", "--after", "2026-03-08T00:00:00Z", "--json")
+    answer = json.loads(result.stdout)
+    assert answer["fires"][0] == "2026-03-08T07:00:00Z"
+    assert answer["instants"][0] == {
+        "utc": "2026-03-08T07:00:00Z",
+        "local": "2026-03-08T03:00:00-04:00",
+        "moved": True,
+    }
+    assert len(answer["fires"]) == 5
+    assert len(answer["notices"]) == 1
+
+
+def test_preview_of_an_interval() -> None:
+    result = run("preview", "--every", "90s", "--after", "2026-01-01T00:00:00Z", "--count", "2", "--json")
+    assert json.loads(result.stdout)["fires"] == ["2026-01-01T00:01:30Z", "2026-01-01T00:03:00Z"]
+
+
+def test_preview_answers_lines_with_lines_whatever_they_hold() -> None:
+    good = {"id": 1, "expr": "30 2 * * *", "tz": "America/New_York", "after": "2026-03-08T05:00:00Z", "count": 1}
+    result = run("preview", "--jsonl", stdin=json.dumps(good).encode() + b"\n\nnot json\n\xff\xfe\n" + b'{"id": 4}')
+    assert result.exit_code == 0
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert answers[0] == {"id": 1, "fires": ["2026-03-08T07:00:00Z"]}
+    assert ["error" in answer for answer in answers] == [False, True, True, True]
+    assert answers[3]["id"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["61 * * * *"], 'minute: "61" is not allowed'),
+        (["@daily", "--tz", "Mars/Phobos"], 'timezone: "Mars/Phobos"'),
+        (["@daily", "--after", "yesterday"], 'after: "yesterday"'),
+        (["--every", "1 month"], "every: "),
+    ],
+)
+def test_preview_says_what_is_wrong_in_one_line(arguments: list[str], says: str) -> None:
+    assert says in failed_with_one_line(run("preview", *arguments))
+
+
+@pytest.mark.parametrize("arguments", [[], ["@daily", "--every", "90s"], ["@daily", "--jsonl"]])
+def test_preview_of_nothing_or_of_two_things_is_misuse(arguments: list[str]) -> None:
+    assert run("preview", *arguments).exit_code == 2
+
+
+def test_since_is_an_instant_or_how_long_ago(nowhere: dict[str, str]) -> None:
+    for good in ("15m", "2h", "7d", "2026-03-08T07:00:00Z", "2026-03-08T07:00:00+01:00"):
+        assert "Postgres does not answer" in failed_with_one_line(run("runs", "list", "--since", good, env=nowhere))
+    for bad in ("yesterday", "2026-03-08", "5", "1 month", "99999999999d"):
+        result = run("runs", "list", "--since", bad, env=nowhere)
+        assert result.exit_code == 2, bad
+        assert "neither how long ago" in result.stderr
