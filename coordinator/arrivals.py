@@ -22,6 +22,8 @@ class Job:
     version: int
     rule: Rule
     work: bytes
+    error: str | None = None
+    """Why its definition cannot be read: the job is set aside, and that is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

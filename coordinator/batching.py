@@ -16,6 +16,8 @@ Slots = npt.NDArray[np.int32]
 
 def due_batches(jobs: LoadedJobs, slots: Slots, *, token: int, published_at: int) -> Iterator[tuple[int, Batch]]:
     """One RUN item a slot, at the instant that is armed, as (partition, batch) pairs."""
+    if not len(slots):
+        return
     partitions = jobs.partition[slots]
     order = np.argsort(partitions, kind="stable")
     slots, partitions = slots[order], partitions[order]

@@ -6,42 +6,46 @@ arrival from the mailbox, then everything that is due:
     due slots --publish, one transaction--> acknowledged --> next times
         --> wheel (up to the horizon) and writer (always)
 
-Postgres is not waited for. Nothing here outlives the term: whatever ends it
-raises TermOver out of ``run``, and all that was held is dropped.
+Postgres is not waited for between due and published. Only an edited job waits:
+it is armed when its plan is written, since until then nobody who takes over
+could tell the new schedule's triggers on the log from the old one's.
 
-What a job's row will say is known here before it is written: ``LoadedJobs`` has
-it for jobs in the wheel, ``_departed`` for those that left the wheel while
-their last write was still queued. Rows as read count only for the others.
+A job whose times cannot be computed is set aside alone: a skip says why, its
+row gets no next time, and the next edit plans it anew.
+
+Nothing here outlives the term: whatever ends it raises TermOver out of ``run``,
+and all that was held is dropped.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from coordinator.arrivals import Arrival, Edit, Forget, Horizon, Job, Loaded, Mailbox
 from coordinator.batching import Slots, due_batches, item_batches
 from coordinator.database_clock import DatabaseClock
+from coordinator.edits import planned_edit
+from coordinator.items import edit_items, owed_items, set_aside
 from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
-from coordinator.planning import Plan, replan
 from coordinator.publisher import Publisher
-from coordinator.rules import work_of_row
 from coordinator.trust import Term
+from coordinator.unwritten import Row, Unwritten
 from coordinator.wheel import Wheel
-from coordinator.writer import NONE, Advances, PlanRow, Plans, Writer
-from cronstream.bodies import Skip, pack, work_of
+from coordinator.writer import NONE, Advances, Plans, Writer
 from cronstream.records import Batch, Int64s, Item, Kind
-from cronstream.schedule import Skip as Skipped
 from cronstream.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
 # Between two looks at the term, the stop event and the writer when nothing is due.
 _LONGEST_WAIT = 0.1
+# While a planned job waits for its plan to be written.
+_WAIT_FOR_WRITE = 0.005
 
 
 class Dispatcher:
@@ -56,7 +60,9 @@ class Dispatcher:
         publisher: Publisher,
         writer: Writer,
         mailbox: Mailbox,
+        tail: Mapping[int, int] | None = None,
     ) -> None:
+        """``tail``: the newest published time of jobs that were not advanced when the term began."""
         self._settings = settings
         self._term = term
         self.token = token
@@ -68,13 +74,16 @@ class Dispatcher:
         self._jobs = LoadedJobs(settings.partitions)
         self._wheel = Wheel(clock.now_us())
         self._horizon_us = 0
-        self._departed: dict[int, tuple[int, int | None, int]] = {}
+        self._unwritten = Unwritten()
+        self._tail = dict(tail or {})
         self.lateness = Lateness()
         self.published = 0
         self.skipped = 0
         self._first_publish_ns: int | None = None
         self.capture_lag_ms: float | None = None
         """From the commit of the newest edit to its plan."""
+        self.capture_lag = Lateness()
+        """The same for all edits of the last minute."""
 
     @property
     def loaded(self) -> int:
@@ -89,20 +98,27 @@ class Dispatcher:
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set. Raises TermOver."""
         while not stop.is_set():
-            self._term.check()
-            self._check_writer()
-            if (arrival := self._mailbox.take()) is not None:
-                self._take(arrival)
-            now_us = self._clock.now_us()
-            due = self._wheel.pop_due(now_us)
-            for start in range(0, len(due), self._settings.transaction_items):
-                self._fire(due[start : start + self._settings.transaction_items], self._clock.now_us())
-            if not due.size and not len(self._mailbox):
-                self._mailbox.wait(self._wait_seconds(now_us))
+            if not self.turn():
+                self._mailbox.wait(self._wait_seconds())
 
-    def _wait_seconds(self, now_us: int) -> float:
+    def turn(self) -> bool:
+        """One arrival, then all that is due; returns whether to turn again at once. Raises TermOver."""
+        self._term.check()
+        self._check_writer()
+        self._arm_written()
+        if (arrival := self._mailbox.take()) is not None:
+            self._take(arrival)
+        now_us = self._clock.now_us()
+        due = self._wheel.pop_due(now_us)
+        for start in range(0, len(due), self._settings.transaction_items):
+            # A new anchor may set the clock back a little, yet what was due is due.
+            self._fire(due[start : start + self._settings.transaction_items], max(now_us, self._clock.now_us()))
+        return bool(due.size or len(self._mailbox))
+
+    def _wait_seconds(self) -> float:
+        longest = _WAIT_FOR_WRITE if self._unwritten.has_planned else _LONGEST_WAIT
         next_us = self._wheel.next_at()
-        return _LONGEST_WAIT if next_us is None else min(max(next_us - now_us, 0) / 1e6, _LONGEST_WAIT)
+        return longest if next_us is None else min(max(next_us - self._clock.now_us(), 0) / 1e6, longest)
 
     def _check_writer(self) -> None:
         if self._writer.waiting_seconds() > self._settings.dedup_window_seconds / 2:
@@ -121,32 +137,49 @@ class Dispatcher:
         next_of_misfired = np.full(len(misfired), NONE, np.int64)
         items: list[Item] = []
         for index, slot in enumerate(misfired.tolist()):
-            owed = jobs.rule[slot].owed(int(jobs.next_us[slot]), now_us)
-            items.extend(self._items(int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips))
+            first_us = int(jobs.next_us[slot])
+            try:
+                owed = jobs.rule[slot].owed(first_us, now_us)
+            except Exception as error:
+                items += self._set_aside(slot, error, first_us, now_us)
+                continue
+            items += owed_items(int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips)
             if owed.next_us is not None:
                 next_of_misfired[index] = owed.next_us
-        batches += self._item_batches(items, now_us)
-        offsets = self._publisher.publish(batches)
+        offsets = self._publish([*batches, *self._item_batches(items, now_us)])
         self._note(jobs.next_us[slots], items)
-        self._move_on(
-            np.concatenate([slots, misfired]),
-            np.concatenate([self._next_times(slots), next_of_misfired]),
-            offsets,
-        )
+        next_of_slots, items = self._next_times(slots, now_us)
+        if items:
+            offsets = {**offsets, **self._publish(self._item_batches(items, now_us))}
+            self._note(_NO_TIMES, items)
+        self._move_on(np.concatenate([slots, misfired]), np.concatenate([next_of_slots, next_of_misfired]), offsets)
 
-    def _next_times(self, slots: Slots) -> Int64s:
-        """The scheduled time after the armed one, computed once for each distinct pair of rule and instant."""
+    def _next_times(self, slots: Slots, now_us: int) -> tuple[Int64s, list[Item]]:
+        """The scheduled time after the armed one, computed once for each distinct pair of rule and instant.
+
+        The items tell of jobs whose next time cannot be computed.
+        """
         known: dict[tuple[int, int], int] = {}
+        items: list[Item] = []
         rule, times = self._jobs.rule, self._jobs.next_us[slots].tolist()
-        result = np.empty(len(slots), np.int64)
+        result = np.full(len(slots), NONE, np.int64)
         for index, (slot, time_us) in enumerate(zip(slots.tolist(), times, strict=True)):
             key = (id(rule[slot].schedule), time_us)
             following = known.get(key)
             if following is None:
-                found = rule[slot].next_after(time_us)
+                try:
+                    found = rule[slot].next_after(time_us)
+                except Exception as error:
+                    items += self._set_aside(slot, error, time_us + 1, now_us)
+                    continue
                 following = known[key] = NONE if found is None else found
             result[index] = following
-        return result
+        return result, items
+
+    def _set_aside(self, slot: int, error: Exception, first_us: int, now_us: int) -> list[Item]:
+        job_id = int(self._jobs.job_id[slot])
+        log.error("A job's times cannot be computed; it is set aside: %r", error, extra={"job_id": job_id})
+        return owed_items(job_id, self._jobs.work[slot], (), (set_aside(error, first_us, now_us),))
 
     def _move_on(self, slots: Slots, next_us: Int64s, offsets: dict[int, int]) -> None:
         jobs = self._jobs
@@ -164,11 +197,8 @@ class Dispatcher:
         """Drop a job from the wheel; write ``number`` is the last that concerns it."""
         jobs = self._jobs
         next_us = int(jobs.next_us[slot])
-        self._departed[int(jobs.job_id[slot])] = (
-            number,
-            None if next_us == NONE else next_us,
-            int(jobs.version[slot]),
-        )
+        row = Row(number, None if next_us == NONE else next_us, int(jobs.version[slot]))
+        self._unwritten.left(int(jobs.job_id[slot]), row)
         jobs.release(slot)
 
     # ---- what arrives --------------------------------------------------------------------------
@@ -182,48 +212,57 @@ class Dispatcher:
                 self._forget(job_id)
             arrival.taken.set()
         else:
-            self._retire_departed(arrival.as_of)
+            self._arm_written()  # before entries are dropped that it goes by
+            self._unwritten.retire(arrival.as_of)
             if isinstance(arrival, Loaded):
                 self._load(arrival.jobs)
             else:
                 self._edit(arrival.edits)
 
-    def _retire_departed(self, as_of: int) -> None:
-        """Rows read after write ``as_of`` was done are right about jobs whose last write it covers."""
-        for job_id in [job_id for job_id, (number, _, _) in self._departed.items() if number <= as_of]:
-            del self._departed[job_id]
-
     def _load(self, jobs: Iterable[Job]) -> None:
+        broken: list[tuple[Job, str]] = []
         for job in jobs:
-            if self._jobs.slot_of(job.job_id) is not None or job.job_id in self._departed:
+            if self._jobs.slot_of(job.job_id) is not None or job.job_id in self._unwritten:
                 continue
-            # The row may hold a lower bound: after a takeover, or from other time zone data.
-            first = job.rule.next_after(job.next_us - 1)
-            if first is not None and first <= self._horizon_us:
-                self._hold(job, first, job.version)
+            try:
+                # The row may hold a lower bound: after a takeover, or from other time zone data.
+                first = job.rule.next_after(job.next_us - 1)
+            except Exception as error:
+                broken.append((job, str(error)))
+                continue
+            if job.error is not None:
+                broken.append((job, job.error))
+            elif first is not None and first <= self._horizon_us:
+                self._hold(job, first)
             else:
-                self._settle_row(job, first)
+                self._settle_row(job, first, {})
+        if broken:
+            self._set_rows_aside(broken)
 
-    def _hold(self, job: Job, next_us: int, version: int) -> None:
-        slot = self._jobs.hold(job.job_id, next_us=next_us, version=version, rule=job.rule, work=job.work)
+    def _hold(self, job: Job, next_us: int) -> None:
+        slot = self._jobs.hold(job.job_id, next_us=next_us, version=job.version, rule=job.rule, work=job.work)
         self._wheel.arm(slot, next_us)
 
-    def _settle_row(self, job: Job, next_us: int | None) -> None:
+    def _settle_row(self, job: Job, next_us: int | None, offsets: dict[int, int]) -> None:
         """The row named a time within the horizon and the schedule knows better: write that."""
         version = job.version + 1
-        number = self._writer.put(
-            Advances(
-                np.array([job.job_id]),
-                np.array([job.version]),
-                np.array([version]),
-                np.array([NONE if next_us is None else next_us]),
-                {},
-            )
-        )
-        self._departed[job.job_id] = (number, next_us, version)
+        row = np.array([job.job_id, job.version, version, NONE if next_us is None else next_us], np.int64)
+        number = self._writer.put(Advances(row[:1], row[1:2], row[2:3], row[3:], offsets))
+        self._unwritten.left(job.job_id, Row(number, next_us, version))
+
+    def _set_rows_aside(self, broken: Sequence[tuple[Job, str]]) -> None:
+        now_us = self._clock.now_us()
+        items: list[Item] = []
+        for job, error in broken:
+            log.error("A stored schedule cannot be read; its job is set aside: %s", error, extra={"job_id": job.job_id})
+            items += owed_items(job.job_id, job.work, (), (set_aside(error, job.next_us, now_us),))
+        offsets = self._publish(self._item_batches(items, now_us))
+        self._note(_NO_TIMES, items)
+        for job, _ in broken:
+            self._settle_row(job, None, offsets)
 
     def _forget(self, job_id: int) -> None:
-        self._departed.pop(job_id, None)
+        self._unwritten.forget(job_id)
         slot = self._jobs.slot_of(job_id)
         if slot is not None:
             self._wheel.cancel(slot)
@@ -231,57 +270,42 @@ class Dispatcher:
 
     def _edit(self, edits: Iterable[Edit]) -> None:
         now_us = self._clock.now_us()
-        planned = [(edit, *self._position(edit)) for edit in edits]
-        plans = [
-            (
-                edit,
-                version,
-                replan(edit.changes, edit.definition, next_us=next_us, anchor_us=edit.anchor_us, now_us=now_us),
-            )
-            for edit, next_us, version in planned
+        planned = [
+            planned_edit(edit, *self._position(edit), now_us, self._tail.pop(edit.job_id, NONE)) for edit in edits
         ]
-        works = [b"" if edit.definition is None else pack(work_of_row(edit.definition)) for edit, _, _ in plans]
-        items: list[Item] = []
-        for (edit, _, plan), work in zip(plans, works, strict=True):
-            items.extend(self._edit_items(edit, plan, work))
-        offsets = self._publisher.publish(list(self._item_batches(items, now_us))) if items else {}
-        self._note(np.empty(0, np.int64), items)
-        number = self._writer.put(Plans([_plan_row(edit, version, plan) for edit, version, plan in plans], offsets))
-        for (edit, version, plan), work in zip(plans, works, strict=True):
-            self._arm_anew(edit.job_id, version + 1, plan, work, number)
-            self.capture_lag_ms = (self._clock.now_us() - edit.changes[-1].committed_us) / 1000
+        items = [item for one in planned for item in edit_items(one.edit, one.plan, one.work)]
+        offsets = self._publish(self._item_batches(items, now_us)) if items else {}
+        self._note(_NO_TIMES, items)
+        number = self._writer.put(Plans([one.row() for one in planned], offsets))
+        for one in planned:
+            job_id, plan = one.edit.job_id, one.plan
+            self._forget(job_id)
+            row = Row(number, plan.next_us, one.version + 1)
+            self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
+        self._note_lag([one.edit.changes[-1].committed_us for one in planned])
 
-    def _position(self, edit: Edit) -> tuple[int | None, int]:
-        """The job's next time and version: as known here, else as its row says."""
+    def _position(self, edit: Edit) -> tuple[int | None, int, int | None]:
+        """The job's next time, version and anchor: as known here, else as its row says."""
+        anchor_us = self._unwritten.anchor(edit.job_id, edit.anchor_us)
         slot = self._jobs.slot_of(edit.job_id)
         if slot is not None:
-            return int(self._jobs.next_us[slot]), int(self._jobs.version[slot])
-        if edit.job_id in self._departed:
-            _, next_us, version = self._departed[edit.job_id]
-            return next_us, version
-        return edit.next_us, edit.version
+            return int(self._jobs.next_us[slot]), int(self._jobs.version[slot]), anchor_us
+        row = self._unwritten.row(edit.job_id)
+        if row is not None:
+            return row.next_us, row.version, anchor_us
+        return edit.next_us, edit.version, anchor_us
 
-    def _edit_items(self, edit: Edit, plan: Plan, work: bytes) -> list[Item]:
-        columns = edit.definition or edit.changes[-1].previous or {}
-        named = Skip(columns.get("tenant", ""), columns.get("name", ""), "", 0, 0, 0)
-        items = _in_order(edit.job_id, work, plan.runs, plan.skips, named)
-        if edit.definition is None:
-            items.append(Item(Kind.CANCEL, edit.job_id, edit.changes[-1].committed_us))
-        return items
+    def _arm_written(self) -> None:
+        """Hold the planned jobs whose plan has been written since."""
+        for job in self._unwritten.take_written(self._writer.flushed):
+            if job.next_us <= self._horizon_us:
+                self._unwritten.forget(job.job_id)
+                self._hold(job, job.next_us)
 
-    def _arm_anew(self, job_id: int, version: int, plan: Plan, work: bytes, number: int) -> None:
-        if plan.rule is not None and plan.next_us is not None and plan.next_us <= self._horizon_us:
-            self._departed.pop(job_id, None)
-            self._hold(Job(job_id, plan.next_us, version, plan.rule, work), plan.next_us, version)
-            return
-        self._forget(job_id)
-        self._departed[job_id] = (number, plan.next_us, 0 if plan.rule is None else version)
+    # ---- publishing and figures ----------------------------------------------------------------
 
-    # ---- items and figures ---------------------------------------------------------------------
-
-    def _items(self, job_id: int, work: bytes, runs: Iterable[int], skips: Iterable[Skipped]) -> list[Item]:
-        whose = work_of(work)
-        return _in_order(job_id, work, runs, skips, Skip(whose.tenant, whose.name, "", 0, 0, 0))
+    def _publish(self, batches: Iterable[tuple[int, Batch]]) -> dict[int, int]:
+        return self._publisher.publish(list(batches))
 
     def _item_batches(self, items: list[Item], now_us: int) -> Iterator[tuple[int, Batch]]:
         return item_batches(items, partitions=self._settings.partitions, token=self.token, published_at=now_us)
@@ -298,24 +322,11 @@ class Dispatcher:
                 self._first_publish_ns = self._clock.boot_ns()
             self.lateness.record(acknowledged_us // 1_000_000, acknowledged_us - times)
 
-
-def _in_order(job_id: int, work: bytes, runs: Iterable[int], skips: Iterable[Skipped], named: Skip) -> list[Item]:
-    """A job's runs and skips as items, by scheduled time."""
-    items = [Item(Kind.RUN, job_id, run_us, body=work) for run_us in runs]
-    for skip in skips:
-        body = Skip(named.tenant, named.name, skip.reason, skip.first_us, skip.last_us, skip.count)
-        items.append(Item(Kind.SKIP, job_id, skip.last_us, body=pack(body)))
-    return sorted(items, key=lambda item: item.scheduled_us)
+    def _note_lag(self, committed_us: list[int]) -> None:
+        now_us = self._clock.now_us()
+        lags = now_us - np.array(committed_us, np.int64)
+        self.capture_lag.record(now_us // 1_000_000, lags)
+        self.capture_lag_ms = int(lags[-1]) / 1000
 
 
-def _plan_row(edit: Edit, version: int, plan: Plan) -> PlanRow:
-    return PlanRow(
-        edit.job_id,
-        version,
-        version + 1,
-        plan.next_us,
-        edit.revision,
-        plan.anchor_us,
-        edit.definition is None,
-        tuple(change.change_id for change in edit.changes),
-    )
+_NO_TIMES = np.empty(0, np.int64)

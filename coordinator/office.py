@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
@@ -80,7 +80,7 @@ class Office:
             "took office",
             extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},
         )
-        self._start_parts(publisher, token)
+        self._start_parts(publisher, token, newest)
 
     def _fence_postgres(self, connection: psycopg.Connection[Any]) -> int:
         row = connection.execute(
@@ -94,7 +94,7 @@ class Office:
             "restored? When the old etcd is gone for good: cronstream adopt-etcd"
         )
 
-    def _start_parts(self, publisher: Publisher, token: int) -> None:
+    def _start_parts(self, publisher: Publisher, token: int, tail: Mapping[int, int]) -> None:
         settings, end_term = self._settings, self._end_term
         mailbox = Mailbox()
         reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term)
@@ -105,7 +105,9 @@ class Office:
             reader.join,
             feed.close,
         ]
-        self.dispatcher = Dispatcher(settings, self._term, token, self._database_clock, publisher, writer, mailbox)
+        self.dispatcher = Dispatcher(
+            settings, self._term, token, self._database_clock, publisher, writer, mailbox, tail
+        )
         self.reader, self.writer = reader, writer
         self._term.on_over(mailbox.wake)
         writer.start()

@@ -1,26 +1,26 @@
 """Planning an edit: pure decisions about what the old schedule owed and what the new one begins with.
 
-An edit is a chain of changes of one job, in commit order. Before each stands
-the rule that was in force, after the last one the definition's own:
+An edit is a chain of changes of one job, in commit order. Changes that move no
+time fall out (a new payload, a new policy: saving a definition again never steps
+over a time that is due). The others cut time into stretches, one rule each:
 
-    rule 0 --change 1 (commit c1)--> rule 1 --change 2 (commit c2)--> rule 2 = now
+    rule 0        c1        rule 1        c2        rule 2 = the definition's own
+    ──●────●──────┼────●────●────●────●───┼───●────────●────────► time
+      └ owed ┘    └───── published ────┘
+                      by rule 0 meanwhile
 
-For each change whose times differ before and after:
-
-- what the rule before owed up to the commit is settled under its policy; if the
-  job was paused or deleted by the change, it is recorded as skipped;
-- the rule after begins strictly after the commit;
-- while the change was on its way (capture lag) the old schedule may have gone on
-  firing. Times of the new schedule up to the last of those are recorded as
-  skipped (``edited``): a job's runs stay in order, and no time is run twice.
-
-A change that moves no time (a new payload, a new policy) moves nothing here, so
-saving a definition again never steps over a time that is due.
+- what a rule owed up to the end of its stretch is settled under its policy; if
+  the job was paused or deleted then, it is recorded as skipped;
+- a rule's own times begin strictly after the commit that brought it;
+- while the change was on its way (capture lag) rule 0 went on being published.
+  Times of later rules up to the last of those do not run any more: one that was
+  published anyway is done, the others are recorded as skipped (``edited``). So
+  a job's runs stay in order, and no time is published twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from cronstream.schedule import ScheduleError, Skip
 
 # The instants of a fast schedule during a long capture outage are summed up from here on.
 _MOST_WALKED = 100_000
+_LONG_AGO_US = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,19 @@ class Plan:
     next_us: int | None = None
     anchor_us: int | None = None
     rule: Rule | None = None
-    """None when the job is gone, or cannot be read (then ``error`` says why)."""
-    error: str | None = None
+    """None when the job is gone; without a schedule when it is paused or cannot be read."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """A rule from the commit that brought it to that of the next one."""
+
+    rule: Rule | None
+    begins_us: int = _LONG_AGO_US
+    before_owes: str | None = None
+    """Why what the rule before owed is given up; None: it is settled under that rule's policy."""
+    known_us: int | None = None
+    """The only time that the columns before already named: no news, wherever it lies."""
 
 
 def replan(
@@ -61,91 +73,139 @@ def replan(
     next_us: int | None,
     anchor_us: int | None,
     now_us: int,
+    settled_us: int = _LONG_AGO_US,
 ) -> Plan:
     """Decide what becomes of a job whose definition was changed.
 
     ``next_us`` is (a lower bound of) the earliest time not yet published under the
     rule before the first change, None if it had none; ``anchor_us`` the stored anchor.
+    All up to ``settled_us`` was published already, by a leader that planned these changes
+    and died before that was written.
     """
     plan = Plan(anchor_us=anchor_us)
+    stretches = _stretches(plan, changes, definition)
+    old, last = stretches[0], stretches[-1]
+    plan.rule = last.rule
+    if old is last:
+        plan.next_us = _goes_on(old.rule, next_us, changes[-1].committed_us, now_us)
+    else:
+        published, passed_us = _published(old.rule, stretches[1].begins_us, next_us, now_us)
+        first = None if next_us is None else _after(old.rule, max(next_us - 1, settled_us))
+        for stretch, following in zip(stretches, [*stretches[1:], None], strict=True):
+            until_us = passed_us if following is None else following.begins_us
+            if stretch is not old:
+                _note_past(plan, stretch)
+                _pass_over(plan, stretch, min(passed_us, until_us), published)
+                first = _after(stretch.rule, max(stretch.begins_us, passed_us, settled_us))
+            if following is None:
+                plan.next_us = first
+            elif stretch.rule is not None and first is not None and first <= until_us:
+                reason = "deleted" if last.rule is None else following.before_owes
+                _settle(plan, stretch.rule, first, until_us, now_us, reason)
+    return plan
+
+
+def _stretches(plan: Plan, changes: Sequence[Change], definition: Mapping[str, Any] | None) -> list[_Stretch]:
+    """The rules that were in force, one after the other; keeps the plan's anchor and notes an unreadable end."""
     columns = [*(change.previous for change in changes), definition]
     try:
-        before = _rule(columns[0], anchor_us)
+        stretches = [_Stretch(_rule(columns[0], plan.anchor_us))]
     except ScheduleError:
         # The old definition could not be read and so owed nothing; the new one may be sound.
-        before, next_us = Rule(None), None
+        stretches = [_Stretch(Rule(None))]
+    commit_us, error = _LONG_AGO_US, None
     for change, old, new in zip(changes, columns[:-1], columns[1:], strict=True):
+        commit_us = max(commit_us, change.committed_us)
         if new is not None and (old is None or old["every_us"] != new["every_us"]):
             plan.anchor_us = change.committed_us
         try:
-            after = _rule(new, plan.anchor_us)
-        except ScheduleError as error:
-            after, plan.error = Rule(None), str(error)
-        else:
-            plan.error = None
-        if before is None or not before.same_times(after):
-            next_us = _hand_over(plan, before, after, change.committed_us, next_us, now_us)
-        before = after
-    if plan.error is not None:
-        at = changes[-1].committed_us
-        plan.skips.append(Skip(f"invalid: {plan.error}", at, at, 1))
-    if before is not None and next_us is not None:
-        # What came in may have been a lower bound; what goes out is a time of the schedule.
-        next_us = before.next_after(next_us - 1)
-    plan.next_us = next_us
-    plan.rule = before
-    return plan
+            after, error = _rule(new, plan.anchor_us), None
+        except ScheduleError as unreadable:
+            after, error = Rule(None), f"invalid: {unreadable}"
+        before = stretches[-1].rule
+        if before is not None and before.same_times(after):
+            stretches[-1].rule = after
+            continue
+        ended = "deleted" if after is None else None if after.schedule else error or "paused"
+        known_us = old["run_at_us"] if old is not None and new is not None else None
+        stretches.append(_Stretch(after, commit_us, ended, known_us))
+    if error is not None:
+        plan.skips.append(Skip(error, commit_us, commit_us, 1))
+    return stretches
 
 
 def _rule(columns: Mapping[str, Any] | None, anchor_us: int | None) -> Rule | None:
     return None if columns is None else rule_of(columns, anchor_us)
 
 
-def _hand_over(
-    plan: Plan, before: Rule | None, after: Rule | None, commit_us: int, next_us: int | None, now_us: int
-) -> int | None:
-    """Settle what ``before`` owed at the commit; return the first time of ``after``."""
-    published_us = commit_us
-    if before is not None and next_us is not None:
-        first = before.next_after(next_us - 1)
-        if first is not None and first <= commit_us:
-            _settle(plan, before, after, first, commit_us, now_us)
-        elif first is not None:
-            published_us = _last_published(before, commit_us, first)
-    if after is None or after.schedule is None:
-        return None
-    begins = after.next_after(commit_us)
-    if begins is None:
-        _note_past(plan, after, commit_us)
-        return None
-    if begins <= published_us:
-        plan.skips.extend(after.given_up(begins, published_us, "edited"))
-        return after.next_after(published_us)
-    return begins
+def _after(rule: Rule | None, instant_us: int) -> int | None:
+    return None if rule is None else rule.next_after(instant_us)
 
 
-def _settle(plan: Plan, before: Rule, after: Rule | None, first: int, commit_us: int, now_us: int) -> None:
-    if after is None or after.schedule is None:
-        plan.skips.extend(before.given_up(first, commit_us, "deleted" if after is None else "paused"))
+def _at_or_after(rule: Rule | None, instant_us: int | None) -> int | None:
+    """What came in may have been a lower bound; what goes out is a time of the schedule."""
+    return None if instant_us is None else _after(rule, instant_us - 1)
+
+
+def _goes_on(rule: Rule | None, next_us: int | None, commit_us: int, now_us: int) -> int | None:
+    """The next time when the edit moved none. A job with times ahead and no next one had been set aside."""
+    if next_us is None and _after(rule, now_us) is not None:
+        return _after(rule, commit_us)
+    return _at_or_after(rule, next_us)
+
+
+def _times(rule: Rule | None, after_us: int, until_us: int) -> Iterator[int]:
+    instant = _after(rule, after_us)
+    while instant is not None and instant <= until_us:
+        yield instant
+        instant = _after(rule, instant)
+
+
+def _published(rule: Rule | None, commit_us: int, next_us: int | None, now_us: int) -> tuple[set[int], int]:
+    """Times of the old rule after the commit that are out already, and how far they reach (else the commit)."""
+    # All before the next time is out; a rule without a next one has come to its end.
+    until_us = now_us if next_us is None else next_us - 1
+    published: set[int] = set()
+    reaches_us = commit_us
+    for instant in _times(rule, commit_us, until_us):
+        if len(published) == _MOST_WALKED:
+            return published, until_us
+        published.add(instant)
+        reaches_us = instant
+    return published, reaches_us
+
+
+def _pass_over(plan: Plan, stretch: _Stretch, until_us: int, published: set[int]) -> None:
+    """Record the stretch's times that came too late, but for those that ran under the old rule."""
+    rule = stretch.rule
+    if rule is None or rule.schedule is None or until_us <= stretch.begins_us:
         return
-    owed = before.owed(first, now_us, until_us=commit_us)
+    passed: list[int] = []
+    for instant in _times(rule, stretch.begins_us, until_us):
+        if len(passed) == _MOST_WALKED:
+            plan.skips.extend(rule.given_up(passed[0], until_us, "edited"))
+            return
+        if instant not in published:
+            passed.append(instant)
+    if passed:
+        plan.skips.append(Skip("edited", passed[0], passed[-1], len(passed)))
+
+
+def _settle(plan: Plan, rule: Rule, first: int, until_us: int, now_us: int, reason: str | None) -> None:
+    """What a rule owed from ``first`` to the end of its stretch: judged under its policy, or given up."""
+    if reason is not None:
+        plan.skips.extend(rule.given_up(first, until_us, reason))
+        return
+    owed = rule.owed(first, now_us, until_us=until_us)
     plan.runs.extend(owed.runs)
     plan.skips.extend(owed.skips)
 
 
-def _last_published(before: Rule, commit_us: int, first_unpublished: int) -> int:
-    """The newest time after the commit that the old schedule has already published; else the commit."""
-    published = commit_us
-    for _ in range(_MOST_WALKED):
-        following = before.next_after(published)
-        if following is None or following >= first_unpublished:
-            return published
-        published = following
-    return first_unpublished - 1
-
-
-def _note_past(plan: Plan, after: Rule, commit_us: int) -> None:
-    """A schedule that is over before it begins: say so, rather than never be heard of again."""
-    only = after.next_after(-(2**62))
-    if only is not None:
+def _note_past(plan: Plan, stretch: _Stretch) -> None:
+    """A single time that is over before it begins: say so, rather than never be heard of again."""
+    schedule = None if stretch.rule is None else stretch.rule.schedule
+    if schedule is None or schedule.kind != "once":
+        return
+    only = schedule.next_after(_LONG_AGO_US)
+    if only is not None and only <= stretch.begins_us and only - schedule.offset_us != stretch.known_us:
         plan.skips.append(Skip("already past when the definition was committed", only, only, 1))

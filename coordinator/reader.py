@@ -11,41 +11,29 @@ to the writer is flushed, and only then (U, U'] is read.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import psycopg
 from psycopg.rows import dict_row
 
-import sql
-from coordinator.arrivals import Edit, Edits, Forget, Horizon, Job, Loaded, Mailbox
+from coordinator.arrivals import Edits, Forget, Horizon, Loaded, Mailbox
+from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed
 from coordinator.database_clock import DatabaseClock
-from coordinator.planning import Change
-from coordinator.rules import rule_of, work_of_row
+from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
-from cronstream.bodies import pack
 from cronstream.clock import SECOND, Clock
-from cronstream.schedule import ScheduleError
 from cronstream.settings import CoordinatorSettings
-from sql.queries import load
 
 log = logging.getLogger(__name__)
-queries = load("coordinator")
 
 SLICE = 2000
 _EDITS_AT_ONCE = 500
 _OPEN_AT_ONCE = 10_000
 _TRIES_FOR_A_ROW = 20
-_RETRY_SECONDS = 0.5
-
-
-class Stopping(Exception):
-    """Raised inside the reader's thread when its term ends."""
 
 
 class Reader:
@@ -59,7 +47,9 @@ class Reader:
         mailbox: Mailbox,
         stop: threading.Event,
         end_term: Callable[[str], None],
+        ask: Ask | None = None,
     ) -> None:
+        """``ask`` answers the reader's queries, with rows as dicts; by default Postgres does."""
         self._settings = settings
         self._clock = clock
         self._database_clock = database_clock
@@ -74,8 +64,9 @@ class Reader:
         self._unseen: dict[int, tuple[int, int]] = {}
         """Changes of the feed whose row was not visible: by job, (change_id, tries)."""
         self._horizon_us = 0
-        self._audited_ns = 0
-        self._connection: psycopg.Connection[Any] | None = None
+        self._audited_ns: int | None = None
+        self._asking = Asking(settings, "reader", stopping=stop.is_set, pause=stop.wait, row_factory=dict_row)
+        self._ask_rows = self._asking if ask is None else ask
         self._writer: Writer | None = None
         self.heartbeat_us: int | None = None
         """Commit time of the newest heartbeat that the feed has delivered."""
@@ -88,8 +79,12 @@ class Reader:
 
     def start(self, writer: Writer) -> None:
         """Begin reading; ``writer`` tells which writes are done."""
-        self._writer = writer
+        self.follow_writer(writer)
         self._thread.start()
+
+    def follow_writer(self, writer: Writer) -> None:
+        """Before the first turn."""
+        self._writer = writer
 
     def changed(self, job_id: int, change_id: int) -> None:
         """The feed saw an edit."""
@@ -109,22 +104,14 @@ class Reader:
         """After the stop event was set."""
         self._wake.set()
         self._thread.join(5)
-        if self._connection is not None:
-            self._connection.close()
+        self._asking.close()
 
     # ---- the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._extend_horizon(-(2**62))
-            self.loaded_through = True
             while True:
-                self._follow()
-                if self._clock.boot_ns() - self._audited_ns > self._settings.audit_seconds * 1e9:
-                    self._audit()
-                half_us = int(self._settings.horizon_seconds * SECOND / 2)
-                if self._database_clock.now_us() + half_us > self._horizon_us:
-                    self._extend_horizon(self._horizon_us)
+                self.turn()
                 self._wake.wait(0.02 if self._unseen else 0.25)
                 self._wake.clear()
         except Stopping:
@@ -132,6 +119,19 @@ class Reader:
         except Exception:
             log.exception("The reader failed")
             self._end_term("the reader failed")
+
+    def turn(self) -> None:
+        """Read what there is to read. Raises Stopping."""
+        self._follow()
+        if (
+            self._audited_ns is not None
+            and self._clock.boot_ns() - self._audited_ns > self._settings.audit_seconds * 1e9
+        ):
+            self._audit()
+        half_us = int(self._settings.horizon_seconds * SECOND / 2)
+        if not self.loaded_through or self._database_clock.now_us() + half_us > self._horizon_us:
+            self._extend_horizon(self._horizon_us)
+            self.loaded_through = True
 
     def _follow(self) -> None:
         """Plan what the feed has brought since, and read again what the writer found strange."""
@@ -157,8 +157,9 @@ class Reader:
 
     def _audit(self) -> None:
         """Look at open changes; at the start of a term every one of them is planned."""
-        first = self._audited_ns == 0
+        first = self._audited_ns is None
         self._audited_ns = self._clock.boot_ns()
+        posted_before = {job_id: set(ids) for job_id, ids in self._posted.items()}
         now_us = self._database_clock.now_us()
         stale_us = int(self._settings.audit_stale_seconds * SECOND)
         still_open: dict[int, set[int]] = {}
@@ -179,9 +180,12 @@ class Reader:
             if len(rows) < _OPEN_AT_ONCE:
                 break
             after_id = rows[-1]["change_id"]
-        self._posted = {
-            job_id: ids & still_open[job_id] for job_id, ids in self._posted.items() if job_id in still_open
-        }
+        # What was handed over meanwhile stays: these rows were read before.
+        for job_id, ids in posted_before.items():
+            left = self._posted.get(job_id, set()) - (ids - still_open.get(job_id, set()))
+            self._posted[job_id] = left
+            if not left:
+                del self._posted[job_id]
 
     def _follow_unless(self, first: bool) -> None:
         if self._stop.is_set():
@@ -198,13 +202,13 @@ class Reader:
         self._mailbox.put(horizon)
         self._await(horizon.taken)
         self._await_flushed()
-        first = self._audited_ns == 0
+        first = self._audited_ns is None
         after: int | None = None if first else after_us
         after_id = -(2**63) if first else 2**63 - 1
         while True:
             as_of = self._flushed()
             rows = self._ask("load", {"after_us": after, "after_id": after_id, "until_us": until_us, "most": SLICE})
-            self._mailbox.put(Loaded(list(_jobs(rows)), as_of))
+            self._mailbox.put(Loaded(list(jobs_of(rows)), as_of))
             if first:
                 # After the soonest slice: edits that were open when the term began.
                 self._audit()
@@ -222,13 +226,9 @@ class Reader:
             as_of = self._flushed()
             rows = self._ask("read_edits", {"job_ids": chunk})
             found |= {row["change_id"] for row in rows}
-            edits = []
-            for job_id, group in itertools.groupby(rows, key=lambda row: int(row["job_id"])):
-                posted = self._posted.setdefault(job_id, set())
-                new = [row for row in group if row["change_id"] not in posted]
-                posted |= {row["change_id"] for row in new}
-                if new:
-                    edits.append(_edit(job_id, new))
+            edits = list(edits_of(rows, self._posted))
+            for edit in edits:
+                self._posted.setdefault(edit.job_id, set()).update(change.change_id for change in edit.changes)
             if edits:
                 self._mailbox.put(Edits(edits, as_of))
         return found
@@ -243,7 +243,7 @@ class Reader:
             self._posted.pop(job_id, None)
         as_of = self._flushed()
         rows = self._ask("read_jobs", {"job_ids": job_ids})
-        self._mailbox.put(Loaded(list(_jobs(row for row in rows if row["next_us"] is not None)), as_of))
+        self._mailbox.put(Loaded(list(jobs_of(row for row in rows if row["next_us"] is not None)), as_of))
         self._post_edits(job_ids)
 
     def _flushed(self) -> int:
@@ -258,47 +258,14 @@ class Reader:
                 raise Stopping
 
     def _await(self, event: threading.Event) -> None:
-        while not event.wait(0.1):
-            if self._stop.is_set():
+        while not event.is_set():
+            if self._stop.wait(0.005):
                 raise Stopping
 
     def _ask(self, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-        while True:
-            if self._stop.is_set():
-                raise Stopping
-            try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = sql.connect(self._settings, "reader", autocommit=True, row_factory=dict_row)
-                return self._connection.execute(queries[name], parameters).fetchall()
-            except psycopg.OperationalError as error:
-                log.warning("Postgres does not answer the reader, trying again: %s", str(error).splitlines()[0])
-                self._stop.wait(_RETRY_SECONDS)
-
-
-def _jobs(rows: Iterable[dict[str, Any]]) -> Iterator[Job]:
-    for row in rows:
-        try:
-            rule = rule_of(row, row["stored_anchor_us"])
-        except ScheduleError as error:
-            log.error("A stored schedule cannot be read: %s", error, extra={"job_id": row["job_id"]})
-            continue
-        yield Job(row["job_id"], row["next_us"], row["version"], rule, pack(work_of_row(row)))
-
-
-def _edit(job_id: int, rows: list[dict[str, Any]]) -> Edit:
-    newest = rows[-1]
-    changes = tuple(
-        Change(row["change_id"], row["change_revision"], row["committed_us"], row["previous"]) for row in rows
-    )
-    return Edit(
-        job_id,
-        changes,
-        newest["revision"] if newest["defined"] else newest["change_revision"],
-        newest if newest["defined"] else None,
-        newest["next_us"],
-        newest["version"] or 0,
-        newest["stored_anchor_us"],
-    )
+        if self._stop.is_set():
+            raise Stopping
+        return self._ask_rows(name, parameters)
 
 
 def _drain(source: queue.SimpleQueue[Any]) -> Iterator[Any]:

@@ -21,22 +21,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import psycopg
 
-import sql
+from coordinator.asking import Ask, Asking, Stopping
 from cronstream.clock import Clock
 from cronstream.records import Int64s
 from cronstream.schedule import TZDATA_VERSION
 from cronstream.settings import CoordinatorSettings
-from sql.queries import load
 
 log = logging.getLogger(__name__)
-queries = load("coordinator")
 
 NONE = -1
 """In a column of instants: there is none."""
 MOST_ROWS = 10_000
-_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +93,9 @@ class Writer:
         *,
         unmatched: Callable[[list[int]], None],
         end_term: Callable[[str], None],
+        ask: Ask | None = None,
     ) -> None:
-        self._settings = settings
+        """``ask`` answers the writer's statements, with rows as tuples; by default Postgres does."""
         self._token = token
         self._clock = clock
         self._unmatched = unmatched
@@ -107,7 +104,8 @@ class Writer:
         self._changed = threading.Condition()
         self._put = 0
         self._stopping = False
-        self._connection: psycopg.Connection[Any] | None = None
+        self._asking = Asking(settings, "writer", stopping=lambda: self._stopping, pause=clock.sleep)
+        self._ask = self._asking if ask is None else ask
         self.flushed = 0
         """The number of the newest write that is done, and with it of all before."""
         self.rows_written = 0
@@ -150,22 +148,35 @@ class Writer:
             if self._queue:
                 log.warning("%d writes are left to the next leader, who reads them off the log", len(self._queue))
                 self._queue.clear()
-        if self._connection is not None:
-            self._connection.close()
+        self._asking.close()
 
     def _run(self) -> None:
         try:
-            while batch := self._next_batch():
-                self._write(batch[0][2], [write for _, _, write in batch])
-                with self._changed:
-                    for _ in batch:
-                        self._queue.popleft()
-                    self.flushed = batch[-1][0]
+            while self.write_next():
+                pass
         except Fenced as error:
             self._end_term(str(error))
+        except Stopping:
+            pass
         except Exception:
             log.exception("A write to Postgres failed for good")
             self._end_term("a write to Postgres failed for good")
+
+    def write_next(self) -> bool:
+        """Wait for a write and do it, with those behind it that fit; False when it is time to stop.
+
+        Raises Fenced, Stopping.
+        """
+        batch = self._next_batch()
+        if not batch:
+            return False
+        self._write(batch[0][2], [write for _, _, write in batch])
+        number = batch[-1][0]
+        with self._changed:
+            while self._queue and self._queue[0][0] <= number:
+                self._queue.popleft()
+            self.flushed = number
+        return True
 
     def _next_batch(self) -> list[tuple[int, int, Write]]:
         """The head of the queue: consecutive writes of one kind. Empty when it is time to stop."""
@@ -219,19 +230,6 @@ class Writer:
         if strange:
             log.info("%d rows were not as expected and are read again", len(strange))
             self._unmatched(strange)
-
-    def _ask(self, name: str, parameters: dict[str, Any]) -> list[Any]:
-        for tries in range(1_000_000):
-            try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = sql.connect(self._settings, "writer", autocommit=True)
-                return self._connection.execute(queries[name], parameters).fetchall()
-            except psycopg.OperationalError as error:
-                if self._stopping:
-                    raise
-                log.warning("Postgres does not answer the writer, trying again: %s", str(error).splitlines()[0])
-                self._clock.sleep(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)])
-        raise AssertionError("unreachable")
 
 
 def merge(writes: Sequence[Advances]) -> Advances:

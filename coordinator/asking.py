@@ -1,0 +1,70 @@
+"""Named queries on one connection, asked again until Postgres answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import psycopg
+
+import sql
+from cronstream.settings import CoordinatorSettings
+from sql.queries import load
+
+log = logging.getLogger(__name__)
+queries = load("coordinator")
+
+_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)
+
+
+class Stopping(Exception):
+    """Postgres did not answer, and the term ends: the question is not asked again."""
+
+
+class Ask(Protocol):
+    """Rows of one of the leader's named queries; tests answer from memory."""
+
+    def __call__(self, name: str, parameters: dict[str, Any], /) -> list[Any]: ...
+
+
+class Asking:
+    """The way to Postgres of one part and its thread."""
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        role: str,
+        *,
+        stopping: Callable[[], bool],
+        pause: Callable[[float], object],
+        **connection: Any,
+    ) -> None:
+        """``connection`` goes to psycopg's connect."""
+        self._settings = settings
+        self._role = role
+        self._stopping = stopping
+        self._pause = pause
+        self._more = connection
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def __call__(self, name: str, parameters: dict[str, Any], /) -> list[Any]:
+        """The answer. Raises Stopping."""
+        tries = 0
+        while True:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = sql.connect(self._settings, self._role, autocommit=True, **self._more)
+                return self._connection.execute(queries[name], parameters).fetchall()
+            except psycopg.OperationalError as error:
+                if self._stopping():
+                    raise Stopping from None
+                problem = (str(error).splitlines() or [repr(error)])[0]
+                log.warning("Postgres does not answer the %s, trying again: %s", self._role, problem)
+                self._pause(_RETRY_SECONDS[min(tries, len(_RETRY_SECONDS) - 1)])
+                tries += 1
+
+    def close(self) -> None:
+        """Any thread; a question that is being asked is broken off."""
+        if self._connection is not None:
+            self._connection.close()

@@ -1,0 +1,47 @@
+"""From rows of the database to arrivals. A row that cannot be read becomes a job to be set aside."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from coordinator.arrivals import Edit, Job
+from coordinator.planning import Change
+from coordinator.rules import Rule, rule_of, work_of_row
+from cronstream.bodies import Policy, Work, pack
+
+
+def jobs_of(rows: Iterable[dict[str, Any]]) -> Iterator[Job]:
+    """Rows of ``load`` and ``read_jobs``."""
+    for row in rows:
+        try:
+            rule, work, error = rule_of(row, row["stored_anchor_us"]), work_of_row(row), None
+        except Exception as unreadable:
+            rule, error = Rule(None), str(unreadable) or repr(unreadable)
+            work = Work(row["tenant"], row["name"], row["handler"], None, Policy())
+        yield Job(row["job_id"], row["next_us"], row["version"], rule, pack(work), error)
+
+
+def edits_of(rows: Iterable[dict[str, Any]], known: Mapping[int, Collection[int]]) -> Iterator[Edit]:
+    """Rows of ``read_edits``, without the changes that are ``known`` by job."""
+    for job_id, group in itertools.groupby(rows, key=lambda row: int(row["job_id"])):
+        new = [row for row in group if row["change_id"] not in known.get(job_id, ())]
+        if new:
+            yield _edit(job_id, new)
+
+
+def _edit(job_id: int, rows: list[dict[str, Any]]) -> Edit:
+    newest = rows[-1]
+    changes = tuple(
+        Change(row["change_id"], row["change_revision"], row["committed_us"], row["previous"]) for row in rows
+    )
+    return Edit(
+        job_id,
+        changes,
+        newest["revision"] if newest["defined"] else newest["change_revision"],
+        newest if newest["defined"] else None,
+        newest["next_us"],
+        newest["version"] or 0,
+        newest["stored_anchor_us"],
+    )
