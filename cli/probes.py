@@ -74,22 +74,22 @@ def probe_capture(settings: CaptureSettings) -> dict[str, Any]:
 def probe_streams(settings: Installation) -> dict[str, Any]:
     """The figures of every process that owns a partition, added up. Raises Failure when one is missing."""
     owners = asyncio.run(_owners(settings))
-    unowned = [partition for partition, owner in owners.items() if owner is None]
-    addresses = {owner["address"]: owner["node"] for owner in owners.values() if owner is not None}
+    unowned = [str(partition) for partition, address in owners.items() if address is None]
+    addresses = sorted({address for address in owners.values() if address is not None})
     if not addresses:
         raise Failure("no streams process owns a partition: is one running?")
     totals: dict[str, Any] = {}
-    for address, node in addresses.items():
+    for address in addresses:
         try:
             figures = get_json(address, "/stats")
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Failure(f"{node} at {address} does not answer: {error}") from error
+            raise Failure(f"the process at {address} owns partitions but does not answer: {error}") from error
         for name, value in figures.items():
             if isinstance(value, int | float):
                 totals[name] = totals.get(name, 0) + value
     if unowned:
-        raise Failure(f"partitions without an owner: {', '.join(map(str, unowned))} (moving, or too few processes)")
-    return {"nodes": sorted(addresses.values()), "addresses": sorted(addresses), "figures": totals}
+        raise Failure(f"partitions without an owner: {', '.join(unowned)} (moving, or no process is left for them)")
+    return {"addresses": addresses, "figures": totals}
 
 
 def get_json(address: str, path: str, timeout_seconds: float = PROBE_SECONDS) -> dict[str, Any]:
@@ -107,10 +107,11 @@ def get_json(address: str, path: str, timeout_seconds: float = PROBE_SECONDS) ->
         connection.close()
 
 
-async def _owners(settings: Installation) -> dict[int, dict[str, str] | None]:
-    found: dict[int, dict[str, str] | None] = {}
+async def _owners(settings: Installation) -> dict[int, str | None]:
+    """By partition, the address that its owner has published."""
+    found: dict[int, str | None] = {}
     async with Etcd(settings.etcd, PROBE_SECONDS) as etcd:
         for partition in range(settings.partitions):
             key = await etcd.read(f"/{settings.installation}/streams/owners/{partition}")
-            found[partition] = None if key is None else json.loads(key.value)
+            found[partition] = None if key is None else key.value.decode()
     return found

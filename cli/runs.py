@@ -108,8 +108,10 @@ def print_runs(rows: list[dict[str, Any]], *, nothing: str) -> None:
 def _between(begin: datetime | None, end: datetime | None) -> str | None:
     if begin is None or end is None:
         return None
-    milliseconds = (end - begin) // timedelta(milliseconds=1)
-    return span(timedelta(milliseconds=milliseconds))
+    milliseconds = (end - begin) / timedelta(milliseconds=1)
+    if milliseconds < 1000:
+        return f"{milliseconds:.1f}ms"
+    return span(timedelta(milliseconds=round(milliseconds)))
 
 
 def _remark(row: dict[str, Any]) -> str | None:

@@ -117,7 +117,7 @@ def _leader(answer: dict[str, Any]) -> list[str]:
 
 def _streams(answer: dict[str, Any]) -> list[str]:
     figures = ", ".join(f"{name} {value:,}" for name, value in answer["figures"].items())
-    return [", ".join(answer["nodes"]), figures]
+    return [f"at {', '.join(answer['addresses'])}", figures]
 
 
 def _ms(value: float | None) -> str:

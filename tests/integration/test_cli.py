@@ -178,7 +178,7 @@ def test_runs_are_listed_newest_first_and_filtered(
     assert len(cronstream.json("runs", "list", "billing/nightly", "--since", "4h")) == 2
     assert len(cronstream.json("runs", "list", job, "--state", "failed")) == 1
     line = cronstream("runs", "list", "--limit", "1").stdout.splitlines()[1].split()
-    assert line[1:] == [str(job), "billing/nightly", "1", "succeeded", "0.02s", "0.95s", "worker-1", "-"]
+    assert line[1:] == [str(job), "billing/nightly", "1", "succeeded", "20.0ms", "950.0ms", "worker-1", "-"]
     assert "there is no job" in cronstream.refusal("runs", "list", "nobody/nothing")
 
 
@@ -189,6 +189,22 @@ def test_status_counts_definitions_and_open_edits(cronstream: Command, job: int)
     postgres = json.loads(result.stdout)["postgres"]
     assert (postgres["definitions"], postgres["paused"], postgres["open_changes"]) == (1, 1, 2)
     assert postgres["oldest_overdue"] is None
+
+
+def test_status_shows_who_leads_and_what_streams_count(installation: TestInstallation, cronstream: Command) -> None:
+    installation.start("coordinator", "the-leader")
+    installation.start("streams", "streams-1")
+
+    def both() -> Any:
+        answer = json.loads(cronstream("status", "--json").stdout)
+        return answer if "figures" in answer["leader"] and "figures" in answer["streams"] else None
+
+    answer = eventually(both, within=60, every=0.5, says="a leader and a streams process answer")
+    assert answer["leader"]["node"] == "the-leader"
+    assert answer["leader"]["token"] > 0
+    assert answer["streams"]["figures"]["admitted"] == 0
+    shown = cronstream("status").stdout
+    assert f"the-leader at {answer['leader']['address']}, token {answer['leader']['token']}" in shown
 
 
 def test_adopting_an_etcd_lets_tokens_go_on(cronstream: Command, database: psycopg.Connection[Any]) -> None:
