@@ -28,8 +28,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     home = Home(HOME)
     result = None
+    began = False
     try:
         with _alone():
+            began = True
             try:
                 _take_down(home, wipe=True)
                 result = Story(home, Console(), SystemClock()).play()
@@ -44,7 +46,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("demo: interrupted; nothing of it runs any more")
         return 130
-    if result is None or not result.passed:
+    if began and (result is None or not result.passed):
         say(f"demo: failed; logs are kept in {home.logs}")
     if result is None:
         return 1
