@@ -143,8 +143,10 @@ ALL_MODELS: tuple[type[Installation], ...] = (
     WorkerSettings,
     CaptureSettings,
 )
-# Read by the local stack and the demo, not by a process.
-_NEIGHBOURS = frozenset({"home"})
+# Not settings: the local stack's own, and what the command handler tells its programs.
+_NEIGHBOURS = frozenset(
+    {"home", "idempotency_key", "fencing_token", "scheduled_time", "attempt", "job_id", "job", "tenant"}
+)
 
 _Model = TypeVar("_Model", bound=Installation)
 

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
+
+from tests.support.poll import eventually
 
 
 @dataclass(frozen=True)
@@ -45,4 +48,12 @@ class Endpoints:
             yield self.dsn(name)
         finally:
             with psycopg.connect(self.dsn("cronstream"), autocommit=True) as connection:
-                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+                eventually(lambda: _dropped(connection, name), within=20, every=0.2)
+
+
+def _dropped(connection: psycopg.Connection[Any], name: str) -> bool:
+    try:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectInUse):
+        return False  # autovacuum is in there, and is not ours to end
+    return True
