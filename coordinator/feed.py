@@ -70,7 +70,9 @@ class Feed:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                for message in self._consumer.consume(500, timeout=0.1):
+                # ``consume`` waits its timeout out unless the batch is full: wait for one, take the rest.
+                first = self._consumer.poll(0.1)
+                for message in [] if first is None else [first, *self._consumer.consume(500, timeout=0)]:
                     error = message.error()
                     if error is None:
                         self._read(message.value())

@@ -44,6 +44,7 @@ class Publisher:
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
                 "message.timeout.ms": settings.transaction_timeout_ms,
                 "linger.ms": 0,
+                "retry.backoff.ms": 20,
                 "compression.type": "none",  # aiokafka reads lz4 only with cramjam, which is not installed
                 "queue.buffering.max.messages": 1_000_000,
                 "message.max.bytes": 2_000_000,
