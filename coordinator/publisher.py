@@ -56,6 +56,8 @@ class Publisher:
         """Make the broker refuse every older leader. Raises TermOver."""
         self._check()
         try:
+            # Connected first: a coordinator that is asked for too early is asked again half a second later.
+            self._producer.list_topics(self._topic, timeout=_INIT_TIMEOUT)
             self._producer.init_transactions(_INIT_TIMEOUT)
         except KafkaException as error:
             raise TermOver(f"init_transactions: {error.args[0].str()}") from None
