@@ -32,7 +32,7 @@ def _plain(item: str, index: int) -> set[int]:
         chain = list(range(low, high + 1))
     elif "-" in body:
         a, b = (_number(part) for part in body.split("-"))
-        chain = [a]
+        chain = [0 if a == 7 > b else a]  # 7 is Sunday, so 7-0 is Sunday alone while 0-7 is the week
         while chain[-1] != b:
             chain.append((chain[-1] + 1) % 7 if index == 5 and (a > b or chain[-1] == 7) else chain[-1] + 1)
             assert len(chain) < 100

@@ -169,7 +169,7 @@ def test_every_change_of_the_next_ten_years_in_all_zones() -> None:
 
 
 @pytest.mark.long
-@settings(COMMON, max_examples=50_000)
+@settings(COMMON, max_examples=20_000)
 @given(zone_and_change, st.one_of(generate.daily, generate.five_fields), rules)
 def test_many_nights_of_change(where, text, chosen) -> None:
     zone, change = where
