@@ -72,7 +72,12 @@ class Forget:
     taken: threading.Event = field(default_factory=threading.Event)
 
 
-Arrival = Loaded | Edits | Horizon | Forget
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """Every edit that was open when the term began has been handed over."""
+
+
+Arrival = Loaded | Edits | Horizon | Forget | Audited
 
 
 class Mailbox:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from coordinator.arrivals import Arrival, Edit, Forget, Horizon, Job, Loaded, Mailbox
+from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, Job, Loaded, Mailbox
 from coordinator.batching import Slots, due_batches, item_batches
 from coordinator.database_clock import DatabaseClock
 from coordinator.edits import planned_edit
@@ -76,6 +76,8 @@ class Dispatcher:
         self._horizon_us = 0
         self._unwritten = Unwritten()
         self._tail = dict(tail or {})
+        # Until then what was settled of open edits is known from the log alone: it stays in the tail.
+        self._edits_planned = False
         self.lateness = Lateness()
         self.published = 0
         self.skipped = 0
@@ -211,6 +213,8 @@ class Dispatcher:
             for job_id in arrival.job_ids:
                 self._forget(job_id)
             arrival.taken.set()
+        elif isinstance(arrival, Audited):
+            self._edits_planned = True
         else:
             self._arm_written()  # before entries are dropped that it goes by
             self._unwritten.retire(arrival.as_of)
@@ -305,7 +309,9 @@ class Dispatcher:
     # ---- publishing and figures ----------------------------------------------------------------
 
     def _publish(self, batches: Iterable[tuple[int, Batch]]) -> dict[int, int]:
-        return self._publisher.publish(list(batches))
+        """Publish; returns the offsets that writes from here on cover."""
+        offsets = self._publisher.publish(list(batches))
+        return offsets if self._edits_planned else {}
 
     def _item_batches(self, items: list[Item], now_us: int) -> Iterator[tuple[int, Batch]]:
         return item_batches(items, partitions=self._settings.partitions, token=self.token, published_at=now_us)

@@ -74,8 +74,8 @@ class Office:
             publisher = Publisher(settings, term)
             publisher.fence()
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
-            newest, ends = read_tail(settings, term, stored)
-            moved = apply_tail(connection, token, newest, ends)
+            newest = read_tail(settings, term, stored)
+            moved = apply_tail(connection, token, newest)
         log.info(
             "took office",
             extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},

@@ -116,7 +116,7 @@ def _stretches(plan: Plan, changes: Sequence[Change], definition: Mapping[str, A
     commit_us, error = _LONG_AGO_US, None
     for change, old, new in zip(changes, columns[:-1], columns[1:], strict=True):
         commit_us = max(commit_us, change.committed_us)
-        if new is not None and (old is None or old["every_us"] != new["every_us"]):
+        if new is not None and (old is None or plan.anchor_us is None or old["every_us"] != new["every_us"]):
             plan.anchor_us = change.committed_us
         try:
             after, error = _rule(new, plan.anchor_us), None

@@ -19,7 +19,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from coordinator.arrivals import Edits, Forget, Horizon, Loaded, Mailbox
+from coordinator.arrivals import Audited, Edits, Forget, Horizon, Loaded, Mailbox
 from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed
 from coordinator.database_clock import DatabaseClock
@@ -212,6 +212,7 @@ class Reader:
             if first:
                 # After the soonest slice: edits that were open when the term began.
                 self._audit()
+                self._mailbox.put(Audited())
                 first = False
             self._follow()
             if len(rows) < SLICE:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from coordinator.trust import Term, TermOver
 from coordinator.writer import offset_parameters
@@ -37,10 +37,8 @@ def newest_published(batches: Iterable[Batch]) -> dict[int, int]:
     return newest
 
 
-def read_tail(
-    settings: CoordinatorSettings, term: Term, stored: Mapping[int, int]
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Read to the end of every partition; returns (newest published by job, next offset by partition).
+def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, int]) -> dict[int, int]:
+    """Read to the end of every partition; returns the newest published time of each job.
 
     Raises TermOver when the topic cannot be read.
     """
@@ -56,31 +54,33 @@ def read_tail(
         }
     )
     topic = settings.topics.triggers
-    ends: dict[int, int] = {}
+    ended: set[int] = set()
     newest: dict[int, int] = {}
     try:
+        consumer.list_topics(topic, timeout=10)  # connected first: assigned too early, it waits half a second
         consumer.assign(
             [
-                TopicPartition(topic, partition, stored.get(partition, OFFSET_BEGINNING))
+                TopicPartition(topic, partition, stored.get(partition, 0))
                 for partition in range(settings.partitions)
             ]
         )
-        while len(ends) < settings.partitions:
+        while len(ended) < settings.partitions:
             term.check()
-            for message in consumer.consume(500, timeout=1.0):
+            # A longer wait is waited out whenever fewer than so many records are there.
+            for message in consumer.consume(500, timeout=0.02):
                 partition, error = message.partition(), message.error()
                 assert partition is not None
                 if error is None:
                     _merge(newest, message.value(), partition, message.offset())
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ends[partition] = message.offset() or 0
+                    ended.add(partition)
                 else:
                     raise TermOver(f"the tail of {topic} cannot be read: {error.str()}")
     except KafkaException as error:
         raise TermOver(f"the tail of {topic} cannot be read: {error.args[0].str()}") from None
     finally:
         consumer.close()
-    return newest, ends
+    return newest
 
 
 def _merge(newest: dict[int, int], value: bytes | None, partition: int, offset: int | None) -> None:
@@ -95,23 +95,24 @@ def _merge(newest: dict[int, int], value: bytes | None, partition: int, offset: 
             newest[job_id] = scheduled_us
 
 
-def apply_tail(
-    connection: psycopg.Connection[Any], token: int, newest: Mapping[int, int], ends: Mapping[int, int]
-) -> int:
-    """Move rows past what was published; returns how many moved. Raises TermOver when fenced."""
+def apply_tail(connection: psycopg.Connection[Any], token: int, newest: Mapping[int, int]) -> int:
+    """Move rows past what was published; returns how many moved. Raises TermOver when fenced.
+
+    The offsets stay as they are: what was settled of edits that are still open stands on
+    the log alone, and the next leader must find it too if this one dies before they are
+    planned. The first write after that covers the tail with it.
+    """
     moved = 0
     jobs = sorted(newest)
-    # The offsets come with the last rows: until then the tail is not covered.
-    for start in range(0, max(len(jobs), 1), _ROWS_AT_ONCE):
+    for start in range(0, len(jobs), _ROWS_AT_ONCE):
         chunk = jobs[start : start + _ROWS_AT_ONCE]
-        last = start + _ROWS_AT_ONCE >= len(jobs)
         row = connection.execute(
             queries["apply_tail"],
             {
                 "token": token,
                 "job_ids": chunk,
                 "published_us": [newest[job_id] for job_id in chunk],
-                **offset_parameters(ends if last else {}),
+                **offset_parameters({}),
             },
         ).fetchone()
         assert row is not None

@@ -128,15 +128,16 @@ WHERE s.job_id = ANY (%(job_ids)s)
 SELECT job_id, version FROM cronstream.schedules WHERE job_id = ANY (%(job_ids)s)
 
 -- name: open_changes
--- Every open edit, oldest first: its job and when it was committed.
-SELECT change_id, job_id, cronstream.us(pg_xact_commit_timestamp(xmin)) AS committed_us
+-- Every open edit, oldest first: its job and when it was committed. Postgres forgets commit times
+-- of old transactions; the statement's own is the nearest then.
+SELECT change_id, job_id, cronstream.us(coalesce(pg_xact_commit_timestamp(xmin), changed_at)) AS committed_us
 FROM cronstream.job_changes WHERE change_id > %(after_id)s ORDER BY change_id LIMIT %(most)s
 
 -- name: read_edits
 -- The open changes of named jobs in commit order, beside the definition and the schedule's row.
 SELECT r.*, r.job_id IS NOT NULL AS defined,
        c.change_id, c.job_id, c.revision AS change_revision, c.previous,
-       cronstream.us(pg_xact_commit_timestamp(c.xmin)) AS committed_us,
+       cronstream.us(coalesce(pg_xact_commit_timestamp(c.xmin), c.changed_at)) AS committed_us,
        cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
 FROM cronstream.job_changes c
 LEFT JOIN cronstream.schedules s USING (job_id)

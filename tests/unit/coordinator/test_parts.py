@@ -1,0 +1,180 @@
+"""The small pure parts: columns of jobs, batches, rules, audit, tail, lateness, what rows will say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coordinator.arrivals import Job
+from coordinator.audit import OpenChange, missed
+from coordinator.batching import due_batches, item_batches
+from coordinator.lateness import Lateness
+from coordinator.loaded import LoadedJobs
+from coordinator.rows import jobs_of
+from coordinator.rules import Rule, rule_of, work_of_row
+from coordinator.tail import newest_published
+from coordinator.unwritten import Row, Unwritten
+from cronstream.bodies import work_of
+from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, Kind
+from cronstream.schedule import ScheduleError
+from cronstream.topics import partition_of
+from tests.unit.coordinator.rows import SECOND, columns
+
+RULE = rule_of(columns(every_us=SECOND), 0)
+
+
+def held(count: int, size: int = 10, partitions: int = 2) -> tuple[LoadedJobs, np.ndarray]:
+    jobs = LoadedJobs(partitions, capacity=4)
+    slots = [jobs.hold(n, next_us=n, version=1, rule=RULE, work=bytes(size)) for n in range(1, count + 1)]
+    return jobs, np.array(slots, np.int32)
+
+
+def test_slots_are_reused_and_columns_grow() -> None:
+    jobs, slots = held(3000)
+    assert len(jobs) == 3000
+    jobs.release(int(slots[7]))
+    assert jobs.slot_of(8) is None
+    assert jobs.hold(9999, next_us=1, version=4, rule=RULE, work=b"w") == slots[7]
+    assert (jobs.version[slots[7]], jobs.work[slots[7]]) == (4, b"w")
+    assert jobs.hold(9999, next_us=2, version=5, rule=RULE, work=b"x") == slots[7]
+    assert jobs.job_id[slots[2999]] == 3000
+
+
+def test_batches_hold_one_partition_500_items_and_every_slot_once() -> None:
+    jobs, slots = held(1700)
+    batches = list(due_batches(jobs, slots, token=3, published_at=4))
+    assert all(0 < len(batch) <= MAX_ITEMS for _, batch in batches)
+    assert [partition for partition, _ in batches] == sorted(partition for partition, _ in batches)
+    for partition, batch in batches:
+        assert {partition_of(job_id, 2) for job_id in batch.job_id.tolist()} == {partition}
+    found = [item for _, batch in batches for item in Batch.decode(batch.encode()).items()]
+    assert sorted(item.job_id for item in found) == list(range(1, 1701))
+    assert all((item.scheduled_us, len(item.body)) == (item.job_id, 10) for item in found)
+
+
+def test_batches_hold_256_kib_but_for_a_single_larger_body() -> None:
+    jobs, slots = held(20, 60_000, partitions=1)
+    assert [len(batch) for _, batch in due_batches(jobs, slots, token=1, published_at=1)] == [4] * 5
+    jobs, slots = held(2, MAX_BYTES + 1, partitions=1)
+    assert [len(batch) for _, batch in due_batches(jobs, slots, token=1, published_at=1)] == [1, 1]
+
+
+def test_nothing_due_on_time_is_no_batch() -> None:
+    """All that was due had been missed: the term ended, and the next one as well."""
+    jobs, slots = held(3)
+    assert list(due_batches(jobs, slots[:0], token=1, published_at=1)) == []
+
+
+def test_single_items_keep_the_order_of_their_job() -> None:
+    items = [Item(Kind.RUN, job_id, time) for time in (1, 2, 3) for job_id in (1, 2, 3, 4)]
+    batches = list(item_batches(items, partitions=3, token=1, published_at=1))
+    for job_id in (1, 2, 3, 4):
+        found = [item for _, batch in batches for item in batch.items() if item.job_id == job_id]
+        assert [item.scheduled_us for item in found] == [1, 2, 3]
+
+
+def test_a_paused_definition_has_no_times_and_differs_from_one_that_runs() -> None:
+    paused = rule_of(columns(cron="* * * * *", enabled=False), None)
+    assert paused.next_after(0) is None
+    assert not paused.same_times(rule_of(columns(cron="* * * * *"), None))
+    assert not paused.same_times(None)
+    assert RULE.same_times(rule_of(columns(every_us=SECOND, misfire_policy="SKIP"), 0))
+
+
+def test_an_own_anchor_goes_before_the_stored_one() -> None:
+    assert rule_of(columns(every_us=10 * SECOND, anchor_us=3), 5).next_after(0) == 3
+    with pytest.raises(ScheduleError, match="anchor"):
+        rule_of(columns(every_us=SECOND), None)
+
+
+def test_null_and_json_null_payloads_are_kept_apart() -> None:
+    assert work_of_row(columns(payload=None)).payload is None
+    assert work_of_row(columns(payload="null")).payload == b"null"
+
+
+def test_a_stored_schedule_that_cannot_be_read_is_a_job_to_be_set_aside() -> None:
+    row = columns(cron="no such thing", job_id=4, next_us=1, version=2, stored_anchor_us=None)
+    (job,) = jobs_of([row])
+    assert job.error is not None
+    assert job.rule == Rule(None)
+    assert work_of(job.work).name == "job"
+
+
+CHANGE = OpenChange(1, 1, 100 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "now", "expected"),
+    [
+        (None, 105, False),  # no heartbeat yet, and not long
+        (None, 111, True),
+        (99, 105, False),  # the feed has not come so far
+        (100.5, 105, False),  # within the margin
+        (101.5, 105, True),
+        (99, 111, True),  # heartbeats are stale
+        (105, 111, True),
+        (99.5, 109, False),
+    ],
+)
+def test_which_changes_capture_missed(heartbeat: float | None, now: float, expected: bool) -> None:
+    found = missed(
+        [CHANGE],
+        heartbeat_us=None if heartbeat is None else int(heartbeat * SECOND),
+        now_us=now * SECOND,
+        stale_us=10 * SECOND,
+    )
+    assert found == ([CHANGE] if expected else [])
+
+
+def test_the_tail_knows_each_jobs_newest_time_of_its_own() -> None:
+    items = [
+        Item(Kind.RUN, 1, 10),
+        Item(Kind.SKIP, 1, 30),
+        Item(Kind.RUN, 1, 20),
+        Item(Kind.RUN, 2, -5),
+        Item(Kind.RUN, 3, 99, request_id=8),
+        Item(Kind.CANCEL, 4, 50),
+    ]
+    assert newest_published([Batch.of(items, token=1, published_at=1)]) == {1: 30, 2: -5}
+
+
+def test_lateness_forgets_after_a_minute_and_is_right_to_a_twentieth() -> None:
+    lateness = Lateness()
+    assert lateness.quantiles_ms(0, (0.5,)) == [None]
+    lateness.record(1, np.array([1000] * 99 + [500_000]))
+    lateness.record(1, np.empty(0, np.int64))
+    p50, p999 = lateness.quantiles_ms(30, (0.5, 0.999))
+    assert p50 is not None
+    assert 1 <= p50 <= 1.06
+    assert p999 is not None
+    assert 500 <= p999 <= 530
+    assert lateness.quantiles_ms(61, (0.5,)) == [None]
+
+
+def job(job_id: int) -> Job:
+    return Job(job_id, 100, 1, RULE, b"")
+
+
+def test_rows_count_again_once_they_were_read_after_the_write() -> None:
+    unwritten = Unwritten()
+    unwritten.left(1, Row(4, 10, 2))
+    unwritten.left(2, Row(5, None, 7))
+    unwritten.left(1, Row(6, 20, 3))
+    unwritten.retire(5)
+    assert (unwritten.row(1), 2 in unwritten) == (Row(6, 20, 3), False)
+    unwritten.retire(6)
+    assert unwritten.row(1) is None
+
+
+def test_a_planned_job_is_taken_when_its_own_plan_is_written() -> None:
+    unwritten = Unwritten()
+    unwritten.planned(1, Row(3, 100, 1), 55, job(1))
+    unwritten.planned(2, Row(3, 100, 1), None, job(2))
+    unwritten.planned(1, Row(4, 100, 2), 66, job(1))
+    assert unwritten.take_written(2) == []
+    assert [taken.job_id for taken in unwritten.take_written(3)] == [2]
+    assert unwritten.anchor(1, 11) == 66
+    unwritten.forget(1)
+    assert unwritten.take_written(9) == []
+    unwritten.retire(4)
+    assert unwritten.anchor(1, 11) == 11
