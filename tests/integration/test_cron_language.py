@@ -1,0 +1,208 @@
+"""SQL and Python read the same cron language: one file of vectors, then expressions by the thousand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronstream.schedule import ScheduleError, compile_cron
+from cronstream.schedule.cron import hash_key
+from sql.migrate import migrate
+from tests.support import expressions
+from tests.support.endpoints import Endpoints
+
+Conn = psycopg.Connection[tuple[Any, ...]]
+Verdict = tuple[str, str, str] | None
+"""None, or what is wrong: field, what is allowed, remedy"""
+
+CASES = Path(__file__).parents[1] / "cases"
+BATCH = 500
+VERDICTS = """
+    SELECT (p).field, (p).allowed, (p).remedy, upper(cron COLLATE "C") ~ cronstream.plain_cron()
+    FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS given (cron, tenant, name, place)
+    CROSS JOIN LATERAL cronstream.cron_problem(cron, tenant, name) AS p ORDER BY place
+"""
+
+
+def cases(file: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (CASES / file).read_text("utf-8").splitlines()]
+
+
+def vectors() -> list[Any]:
+    """(expression, valid) for everything that is a cron expression's text."""
+    found = [(c["id"], c["expr"], c["valid"]) for c in cases("language.jsonl")]
+    for case in cases("schedule_cases_given.jsonl"):
+        if case.get("kind") != "interval":
+            found.append((case["id"], case["expr"], True))
+    for case in cases("invalid_given.jsonl"):
+        if isinstance(case["expr"], str) and case.get("kind") != "interval":
+            # a bad zone is no matter of the expression; a row has the name that H needs
+            found.append((case["id"], case["expr"], case["id"].startswith("tz-") or case["id"] == "junk-hash-h"))
+    return [pytest.param(expr, valid, id=name) for name, expr, valid in found]
+
+
+@pytest.fixture(scope="module")
+def database(stack: Endpoints) -> Iterator[str]:
+    with stack.database() as dsn:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            migrate(conn)
+        yield dsn
+
+
+@pytest.fixture
+def conn(database: str) -> Iterator[Conn]:
+    """A transaction that is rolled back."""
+    with psycopg.connect(database) as conn:
+        yield conn
+        conn.rollback()
+
+
+def python_says(text: str, tenant: str, name: str) -> Verdict:
+    try:
+        compile_cron(text, "UTC", hash_key=hash_key(tenant, name))
+    except ScheduleError as error:
+        return error.field, error.allowed, error.hint
+    return None
+
+
+def agree(conn: Conn, jobs: list[tuple[str, str, str]]) -> int:
+    """Both verdicts on each (expression, tenant, name) are the same; how many are valid."""
+    valid = 0
+    for start in range(0, len(jobs), BATCH):
+        batch = jobs[start : start + BATCH]
+        rows = conn.execute(VERDICTS, [list(column) for column in zip(*batch, strict=True)]).fetchall()
+        for job, (*problem, plain) in zip(batch, rows, strict=True):
+            in_sql = None if problem[0] is None else tuple(problem)
+            in_python = python_says(*job)
+            assert in_sql == in_python, job
+            assert not (plain and in_python), f"{job}: plain_cron() goes beyond the language"
+            valid += in_python is None
+    return valid
+
+
+def insert(conn: Conn, cron: str, name: str = "job") -> None:
+    conn.execute("INSERT INTO cronstream.job_definitions (name, handler, cron) VALUES (%s, 'log', %s)", (name, cron))
+
+
+@pytest.mark.parametrize(("cron", "valid"), vectors())
+def test_an_insert_is_accepted_or_refused_as_python_does(conn: Conn, cron: str, valid: bool) -> None:
+    problem = python_says(cron, "default", "job")
+    assert (problem is None) == valid
+    if "\0" in cron:
+        with pytest.raises(psycopg.DataError):  # PostgreSQL's text has no zero byte
+            insert(conn, cron)
+        return
+    if problem is None:
+        insert(conn, cron)
+        return
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron is not a cron expression") as refusal:
+        insert(conn, cron)
+    diag = refusal.value.diag
+    assert (diag.schema_name, diag.table_name, diag.column_name) == ("cronstream", "job_definitions", "cron")
+    assert str(diag.message_detail).startswith("cron is ")
+    assert problem[1] in str(diag.message_hint)
+    assert problem[2] in str(diag.message_hint)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in cases("invalid_given.jsonl")])
+def test_every_given_invalid_definition_is_refused_by_sql(conn: Conn, case: dict[str, Any]) -> None:
+    if case["id"] == "junk-hash-h":
+        pytest.skip("a row has the tenant and name that H needs")
+    column, given = ("every", case["expr"][7:]) if case.get("kind") == "interval" else ("cron", case["expr"])
+    with pytest.raises(psycopg.DatabaseError) as refusal:
+        conn.execute(
+            f"INSERT INTO cronstream.job_definitions (name, handler, {column}, timezone)"  # type: ignore[arg-type]
+            f" VALUES ('job', 'log', %s{'::interval' if column == 'every' else ''}, %s)",
+            (given, case["tz"]),
+        )
+    if case["id"].startswith("tz-") and isinstance(case["tz"], str):
+        assert refusal.value.diag.column_name == "timezone"
+
+
+@pytest.mark.parametrize(
+    ("cron", "message", "detail", "hint"),
+    [
+        ("*/90 * * * *", "its minute is not allowed", "cron is '*/90 * * * *'. It has '*/90' as minute.",
+         "Allowed as minute: a step from 1 to 60; a step counts values of its own field; "
+         "a fixed distance goes into every, such as 'PT90M', in place of cron."),
+        ("0 1,25 * * *", "its hour", "It has '25' as hour.", "Allowed as hour: 0-23,"),
+        ("0 0 20-5 * *", "its day of month", "It has '20-5' as day of month.", 'write "20-31,1-5"'),
+        ("0 0 * * mo", "its day of week", "It has 'mo' as day of week.", "0-7, SUN-SAT"),
+        ("0\u00a00 * * *", "is not a cron", "cron is '0?0 * * *'. It has U+00A0.", "ASCII letters"),
+        ("* * * *", "is not a cron", "cron is '* * * *'.", "this has 4 fields"),
+        ("0 0 30 2 *", "is not a cron", "cron is '0 0 30 2 *'.", "it would never fire"),
+        ("@every 5m", "is not a cron", "cron is '@every 5m'.", "an interval goes into every"),
+    ],
+)  # fmt: skip
+def test_a_refusal_quotes_the_part_and_says_what_is_allowed(
+    conn: Conn, cron: str, message: str, detail: str, hint: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal:
+        insert(conn, cron)
+    diag = refusal.value.diag
+    assert message in str(diag.message_primary)
+    assert detail in str(diag.message_detail)
+    assert hint in str(diag.message_hint)
+
+
+def test_a_hash_that_never_meets_a_date_is_refused_for_that_job_alone(conn: Conn) -> None:
+    """Which month H picks depends on tenant and name; so does whether a 31st is in it."""
+    names = [f"job {n}" for n in range(40)]
+    assert 0 < agree(conn, [("0 0 31 H *", "tenant", name) for name in names]) < 40
+    insert(conn, "0 0 31 H(4-5) *", next(n for n in names if python_says("0 0 31 H(4-5) *", "default", n) is None))
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="not a cron expression"):
+        insert(conn, "0 0 31 H(4-5) *", next(n for n in names if python_says("0 0 31 H(4-5) *", "default", n)))
+
+
+def generated(seed: int, count: int) -> list[tuple[str, str, str]]:
+    chance = Random(seed)
+    return [(expressions.anything(chance), f"tenant ü{chance.randrange(9)}", f"{n}") for n in range(count)]
+
+
+def test_twenty_thousand_expressions_get_the_same_verdict_in_both(conn: Conn) -> None:
+    valid = agree(conn, generated(20261129, 20_000))
+    assert 5_000 < valid < 15_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_a_million_expressions_get_the_same_verdict_in_both(conn: Conn, seed: int) -> None:
+    agree(conn, generated(seed, 50_000))
+
+
+def test_no_expression_takes_long(conn: Conn) -> None:
+    """The costly ones, by Postgres' own clock: long lists, long noise, dates that never meet."""
+    costly = [
+        ",".join(["1"] * 496) + " * * * *",
+        ",".join(["1-2"] * 248) + " * * * *",
+        ",".join(["SUN-SAT/7"] * 99) + " * * *",
+        "0 0 * * " + ",".join(["SUN#5"] * 165),
+        "0 0 ?  * " + ",".join(["MON#5"] * 164),
+        "0 0 */31 * " + ",".join(["MON#2"] * 164),
+        "0 0 */30 2 MON#2,TUE#3,5L",
+        "0 0 " + ",".join(["31W"] * 240) + " 2 *",
+        "0 0 31 4,6,9,11 *",
+        "H(" * 330,
+        "1-" * 500,
+        "*/" * 500,
+        "(" * 1000,
+        " " * 1000,
+        "9" * 1000,
+        "x" * 1_000_000,
+        "\uff11" * 1000,
+    ]
+    agree(conn, [(cron, "default", "job") for cron in costly])
+    conn.execute(
+        "CREATE TEMP TABLE costly AS SELECT * FROM unnest(%s::text[]) WITH ORDINALITY AS c (cron, n)", (costly,)
+    )
+    for n, cron in enumerate(costly, 1):
+        plan = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) SELECT cronstream.cron_problem(cron, 'default', 'job') FROM costly WHERE n = %s"
+        times = [conn.execute(plan, (n,)).fetchone() for _ in range(5)]
+        best = min(row[0][0]["Execution Time"] for row in times if row is not None)
+        assert best < 10, cron[:60]
