@@ -99,7 +99,6 @@ class StreamsApp(faust.App):
 
     async def open_lanes(self) -> None:
         """Recovery has ended and no record was fetched yet: load the states."""
-        await self.close_lanes()
         started = self.clock.boot_ns()
         self.membership.heard(started)
         topics = self.settings.topics
@@ -124,16 +123,22 @@ class StreamsApp(faust.App):
         )
 
     async def close_lanes(self) -> None:
-        """The partitions are someone else's now, or soon."""
-        lanes, self.lanes = self.lanes, {}
-        await asyncio.gather(*(lane.close() for lane in lanes.values()))
+        """The partitions are someone else's soon: end what is under way and commit it."""
+        await asyncio.gather(*(lane.finish(FINISH_SECONDS) for lane in self.lanes.values()))
+        if self.lanes:
+            try:
+                await asyncio.wait_for(self.consumer.commit(), FINISH_SECONDS)
+            except TimeoutError:
+                log.warning("Not committed in time, the records come again: action=close_lanes")
+        self.lanes = {}
 
     async def _send(self, send: Send, partition: int) -> object:
         future = await self.producer.send(send.topic, send.key, send.value, partition, None, send.headers)
         return await future
 
     async def on_stop(self) -> None:
-        await asyncio.gather(*(lane.finish(FINISH_SECONDS) for lane in self.lanes.values()))
+        # Faust's own last commit does not arrive any more.
+        await self.close_lanes()
         await super().on_stop()
 
 

@@ -8,14 +8,20 @@ What is changed, and why:
 - Source partitions are resumed only with the flow, after recovery and after the
   seek to the committed offsets. Faust resumes them before the seek, so that
   what was fetched in between mixes with what is fetched after it.
-- A fetch waits 20 ms at the broker, not 1.5 s, and the pause while every buffer is
-  full is 20 ms, not 1 s.
+- A fetch gets a copy of the set of partitions to fetch from. Faust hands over the set that
+  it goes on changing, and an empty set means *all* partitions to aiokafka: what such a fetch
+  brings has moved the position and is then dropped, so it is never seen again.
+- For the same reason the seek waits until no fetch from source partitions is under way, and
+  partitions without a committed offset are sought too, to their beginning.
+- A fetch waits 20 ms at the broker, not 1.5 s, at most 0.2 s in all, not 1 s, and the pause
+  while every buffer is full is 20 ms, not 1 s.
 - ``trusted``: no other process can own a partition of ours, because the group heard from
   us within the session timeout. Counted from before the heartbeat was sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -25,6 +31,7 @@ from faust.types import TP
 from cronstream.clock import Clock
 
 FETCH_WAIT_MS = 20
+FETCH_SECONDS = 0.2
 TRUSTED_SHARE = 0.8
 """The part of the session timeout in which the process trusts its membership."""
 
@@ -82,6 +89,8 @@ class Consumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._held: set[TP] = set()
+        self._no_source_fetch = asyncio.Event()
+        self._no_source_fetch.set()
         self.committable: Callable[[], dict[TP, int]] = dict
         super().__init__(*args, **kwargs)
 
@@ -96,12 +105,32 @@ class Consumer(driver.Consumer):
     def pause_partitions(self, tps: Iterable[TP]) -> None:
         paused = set(tps)
         self._held -= paused
+        self._buffered_partitions -= paused
         super().pause_partitions(paused)
 
     def resume_flow(self) -> None:
         held, self._held = self._held, set()
         super().resume_partitions(held)
         super().resume_flow()
+
+    async def perform_seek(self) -> None:
+        await self._no_source_fetch.wait()
+        await super().perform_seek()
+        sources = {tp for tp in self.assignment() if not self._is_changelog_tp(tp)}
+        fresh = [tp for tp in sources if not self._committed_offset.get(tp)]
+        if fresh:
+            await self._thread.seek_to_beginning(*map(driver.ensure_aiokafka_TP, fresh))
+
+    async def _getmany(self, active_partitions: Any, timeout: float) -> Any:
+        wanted = frozenset(active_partitions)
+        if not wanted:
+            return {}
+        if not all(self._is_changelog_tp(tp) for tp in wanted):
+            self._no_source_fetch.clear()
+        try:
+            return await super()._getmany(wanted, min(timeout, FETCH_SECONDS))  # type: ignore[arg-type]
+        finally:
+            self._no_source_fetch.set()
 
     async def _wait_next_records(self, timeout: float) -> Any:
         if self.flow_active and not self._get_active_partitions():

@@ -48,8 +48,8 @@ class StatusPages:
     def routes(self) -> web.Application:
         """The HTTP application."""
         pages = web.Application()
-        pages.router.add_get("/jobs/{job_id:-?[0-9]{1,19}}", self.job)
-        pages.router.add_get("/jobs/{job_id:-?[0-9]{1,19}}/runs/{scheduled_time}", self.run)
+        pages.router.add_get("/jobs/{job_id}", self.job)
+        pages.router.add_get("/jobs/{job_id}/runs/{scheduled_time}", self.run)
         pages.router.add_get("/health", self.health)
         pages.router.add_get("/stats", self.stats)
         pages.cleanup_ctx.append(self._session)
@@ -62,7 +62,7 @@ class StatusPages:
 
     async def job(self, request: web.Request) -> web.Response:
         """One job."""
-        job_id = int(request.match_info["job_id"])
+        job_id = _job_id(request)
         try:
             known = self._known(job_id)
         except Moving as moving:
@@ -73,7 +73,7 @@ class StatusPages:
 
     async def run(self, request: web.Request) -> web.Response:
         """One of a job's last runs; ``request_id`` in the query, 0 without."""
-        job_id = int(request.match_info["job_id"])
+        job_id = _job_id(request)
         try:
             when = to_us(_instant(request.match_info["scheduled_time"]))
             request_id = int(request.query.get("request_id", "0"))
@@ -127,6 +127,14 @@ class StatusPages:
                 return web.Response(body=body, status=answer.status, headers=headers, content_type="application/json")
         except (aiohttp.ClientError, TimeoutError) as error:
             return _error(503, f"try again: the owner at {address} does not answer: {error!r}", RETRY_AFTER)
+
+
+def _job_id(request: web.Request) -> int:
+    """The path's job id; one that no bigint holds is an id that no job has."""
+    text = request.match_info["job_id"]
+    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
+        raise web.HTTPNotFound(body=orjson.dumps({"error": f"no job {text}"}), content_type="application/json")
+    return int(text)
 
 
 def _instant(text: str) -> datetime:
