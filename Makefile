@@ -7,7 +7,7 @@ VENV := .venv/bin/python
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format up down status
+.PHONY: help install demo test test-long check lint format up down status
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: install ## set everything up and run the main job for a minute
 
 test: install ## set everything up and run the whole test suite (more for pytest: PYTEST="-k name -x")
 	@$(VENV) -m pytest tests $(PYTEST)
+
+test-long: install ## the exhaustive runs that the usual suite samples (minutes)
+	@$(VENV) -m pytest tests -m long $(PYTEST)
 
 check: install lint ## the fast part: lint, types, import contracts, unit and property tests
 	@$(VENV) -m pytest tests/unit tests/properties $(PYTEST)

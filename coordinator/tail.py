@@ -59,10 +59,7 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
     try:
         consumer.list_topics(topic, timeout=10)  # connected first: assigned too early, it waits half a second
         consumer.assign(
-            [
-                TopicPartition(topic, partition, stored.get(partition, 0))
-                for partition in range(settings.partitions)
-            ]
+            [TopicPartition(topic, partition, stored.get(partition, 0)) for partition in range(settings.partitions)]
         )
         while len(ended) < settings.partitions:
             term.check()

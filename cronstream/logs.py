@@ -33,5 +33,3 @@ def set_up(level: str) -> None:
     formatter.converter = gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
-
-

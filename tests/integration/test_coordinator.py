@@ -15,7 +15,6 @@ from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
 from tests.support.triggers import Watcher
 
-
 # No capture here: the audit finds edits, and does so quickly.
 AUDITED = {"audit_seconds": 0.3, "audit_stale_seconds": 0.2}
 

@@ -71,10 +71,10 @@ def test_processes_wait_for_what_they_need(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PRODUCT)
-def test_variables_are_settings_that_exist(name: str) -> None:
+def test_variables_are_settings_that_exist(name: str, tmp_path: Path) -> None:
     environment = PRODUCT[name]["environment"]
     assert set(environment) <= known_variables()
-    assert set(Home(Path("anywhere")).environment()) - {f"{PREFIX}HOME"} <= set(environment)
+    assert set(Home(tmp_path).environment()) - {f"{PREFIX}HOME"} <= set(environment)
 
 
 def test_variables_in_the_dockerfile_are_settings_that_exist() -> None:
