@@ -1,0 +1,173 @@
+"""Jobs as the real fleet has them: demo/data/k8s_periodics.csv, moved or sped up to what a benchmark needs.
+
+A third of that fleet is cron, the rest intervals, most of twelve hours and more.
+
+- *aligned*: every job keeps its kind; its cron fields and its anchor are moved so that it is due at the
+  instant asked for. That is a herd.
+- *spread*: intervals keep their proportions and are sped up together until the whole fires at the rate asked
+  for, at phases drawn evenly; the cron jobs fire every N minutes with ``spread_seconds``, which draws their
+  second. 40 % of cron jobs may instead be left on the minute (``herd``).
+
+Rows are written as the tables' owner with the user triggers off, definitions and schedules at once: a
+million validated inserts and their planning are measured elsewhere, not paid for in every set-up.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from cronstream.schedule import TZDATA_VERSION, schedule_of
+
+SOURCE = Path(__file__).parents[1] / "demo" / "data" / "k8s_periodics.csv"
+PAYLOAD_BYTES = 256
+_HOURS = {"h": 3600, "m": 60, "s": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One job's schedule: cron, or an interval in seconds."""
+
+    cron: str | None
+    seconds: int | None
+
+
+def shapes() -> list[Shape]:
+    """The fleet's schedules, one a job."""
+    with SOURCE.open() as rows:
+        return [
+            Shape(row["cron"] or None, _duration(row["interval"]) if row["interval"] else None)
+            for row in csv.DictReader(rows)
+        ]
+
+
+def _duration(text: str) -> int:
+    return sum(int(number) * _HOURS[unit] for number, unit in re.findall(r"(\d+)([hms])", text))
+
+
+def moved(cron: str, at_us: int) -> str:
+    """A six-field form of the expression that fires at that instant: fields that exclude it are set to it."""
+    at = datetime.fromtimestamp(at_us / 1e6, UTC)
+    fields = cron.split()
+    if len(fields) != 5:
+        fields = ["0", "*", "*", "*", "*"]
+    values = (at.minute, at.hour, at.day, at.month, at.isoweekday() % 7)
+    if fields[2] != "*" and fields[4] != "*":
+        fields[2] = "*"
+    for index, value in enumerate(values):
+        probe = ["*"] * 5
+        probe[index] = fields[index]
+        if not _fires(" ".join([str(at.second), *probe]), at_us):
+            fields[index] = str(value)
+    text = " ".join([str(at.second), *fields])
+    assert _fires(text, at_us), text
+    return text
+
+
+def _fires(cron: str, at_us: int) -> bool:
+    return schedule_of(cron=cron).next_after(at_us - 1) == at_us
+
+
+def insert_aligned(connection: psycopg.Connection[Any], count: int, instants_us: list[int]) -> None:
+    """``count`` jobs, due at the instants in turn."""
+    _shape_table(connection)
+    with connection.cursor().copy("COPY shapes FROM STDIN") as copy:
+        for turn, at_us in enumerate(instants_us):
+            for number, shape in enumerate(shapes()):
+                cron = moved(shape.cron, at_us) if shape.cron else None
+                copy.write_row((turn, number, cron, shape.seconds and shape.seconds * 1_000_000, at_us, 0))
+    _insert(connection, count, turns=len(instants_us), due="s.due_us")
+
+
+def insert_spread(
+    connection: psycopg.Connection[Any], count: int, per_second: float, start_us: int, *, herd: float = 0.0
+) -> float:
+    """``count`` jobs that fire so often together from ``start_us`` on; returns how much they were sped up.
+
+    ``herd``: the share of the cron jobs that stays on the whole minute.
+    """
+    fleet = shapes()
+    wanted = count / per_second  # seconds between a job's fires, on average over rates
+    minutes = max(1, round(wanted / 60))
+    crons = sum(shape.cron is not None for shape in fleet)
+    left = len(fleet) / wanted - crons / (minutes * 60)
+    factor = sum(1 / shape.seconds for shape in fleet if shape.seconds) / left
+    _shape_table(connection)
+    with connection.cursor().copy("COPY shapes FROM STDIN") as copy:
+        seen = 0
+        for number, shape in enumerate(fleet):
+            if shape.seconds is None:
+                seen += 1
+                spread = 0 if seen <= herd * crons else minutes * 60
+                every = f"*/{minutes}" if minutes < 60 else "0"
+                copy.write_row((0, number, f"{every} * * * *", None, start_us, spread))
+            else:
+                copy.write_row((0, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us, 0))
+    _insert(connection, count, turns=1, due="s.due_us + coalesce((s.every_us * random())::bigint, 0)")
+    return 1 / factor
+
+
+def insert_rows(connection: psycopg.Connection[Any], first: int, count: int, every: str, tenant: str = "edits") -> None:
+    """Jobs through the front door, triggers and all: one INSERT ... SELECT."""
+    connection.execute(
+        """INSERT INTO cronstream.job_definitions (tenant, name, every, handler, payload)
+           SELECT %s, 'job-' || i, %s::interval, 'log', jsonb_build_object('pad', rpad(md5(i::text), %s, 'x'))
+           FROM generate_series(%s::bigint, %s::bigint) i""",
+        [tenant, every, PAYLOAD_BYTES - 11, first, first + count - 1],
+    )
+
+
+def _shape_table(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("DROP TABLE IF EXISTS shapes")
+    connection.execute(
+        "CREATE TEMP TABLE shapes (turn int, number int, cron text, every_us bigint, due_us bigint, spread int)"
+    )
+
+
+def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due: str) -> None:
+    """Definitions and their schedules, the user triggers off; payloads of 256 bytes, nine in ten distinct."""
+    connection.execute("ALTER TABLE cronstream.job_definitions DISABLE TRIGGER USER")
+    row = connection.execute("SELECT coalesce(max(job_id), 0) FROM cronstream.job_definitions").fetchone()
+    assert row is not None
+    first = row[0] + 1
+    with connection.transaction():
+        connection.execute("SET LOCAL synchronous_commit = off")
+        connection.execute(
+            f"""WITH due AS MATERIALIZED (
+                SELECT i AS job_id, s.cron, s.every_us, s.spread, {due} AS due_us
+                FROM generate_series(%(first)s::bigint, %(last)s::bigint) i
+                JOIN shapes s ON s.turn = i %% %(turns)s AND s.number = (i / %(turns)s) %% %(shapes)s
+            ), planned AS (
+                INSERT INTO cronstream.schedules (job_id, next_run_at, version, revision, anchor, tzdata)
+                SELECT job_id, cronstream.instant(due_us), 1, job_id,
+                       CASE WHEN every_us IS NOT NULL THEN cronstream.instant(due_us) END, %(tzdata)s
+                FROM due
+            )
+            INSERT INTO cronstream.job_definitions
+                (job_id, tenant, name, cron, every, anchor, spread_seconds, handler, payload, revision)
+            OVERRIDING SYSTEM VALUE
+            SELECT job_id, 'fleet', 'job-' || job_id, cron, every_us * interval '1 microsecond',
+                   CASE WHEN every_us IS NOT NULL THEN cronstream.instant(due_us) END, spread, 'log',
+                   jsonb_build_object('pad', rpad('', %(pad)s, md5(CASE WHEN job_id %% 10 = 0 THEN '' ELSE job_id::text END))),
+                   job_id
+            FROM due""",  # type: ignore[arg-type]
+            {
+                "first": first,
+                "last": first + count - 1,
+                "turns": turns,
+                "shapes": len(shapes()),
+                "tzdata": TZDATA_VERSION,
+                "pad": PAYLOAD_BYTES - 11,
+            },
+        )
+    connection.execute("ALTER TABLE cronstream.job_definitions ENABLE TRIGGER USER")
+    connection.execute("SELECT setval('cronstream.job_definitions_job_id_seq', %s)", [first + count])
+    connection.execute("SELECT setval('cronstream.revisions', %s)", [first + count])
+    connection.execute("VACUUM (ANALYZE) cronstream.job_definitions")
+    connection.execute("VACUUM (ANALYZE) cronstream.schedules")

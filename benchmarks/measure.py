@@ -1,0 +1,104 @@
+"""What is measured with: percentiles, processor time, memory, and what machine this is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.report import Value
+from stack import process
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def percentiles_ms(late_us: npt.NDArray[np.integer]) -> dict[str, Value]:
+    """Percentiles in milliseconds of values in microseconds."""
+    if not late_us.size:
+        return dict.fromkeys(("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms"))
+    p50, p90, p99, p999, most = np.percentile(late_us, [50, 90, 99, 99.9, 100]) / 1000
+    return {
+        "p50_ms": float(p50),
+        "p90_ms": float(p90),
+        "p99_ms": float(p99),
+        "p999_ms": float(p999),
+        "max_ms": float(most),
+    }
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and all its threads so far; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def resident_bytes(pid: int) -> int:
+    """What the process holds in memory."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Processors:
+    """Busy cores between making this and asking: of named processes, and of all others on the machine."""
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self._pids = pids
+        self._began = time.monotonic()
+        self._at_start = {name: self._with_family(pid) for name, pid in pids.items()}
+        self._busy = _busy_seconds()
+
+    def shares(self) -> dict[str, float]:
+        """Cores by name, and under ``others`` what the rest of the machine took."""
+        elapsed = time.monotonic() - self._began
+        shares = {name: (self._with_family(pid) - self._at_start[name]) / elapsed for name, pid in self._pids.items()}
+        shares["others"] = max((_busy_seconds() - self._busy) / elapsed - sum(shares.values()), 0.0)
+        return {name: round(share, 3) for name, share in shares.items()}
+
+    @staticmethod
+    def _with_family(pid: int) -> float:
+        return sum(cpu_seconds(one) for one in [pid, *(member.pid for member in process.descendants(pid))])
+
+
+def _busy_seconds() -> float:
+    values = [int(value) for value in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    return (sum(values[:8]) - values[3] - values[4]) / _TICKS
+
+
+def machine() -> dict[str, Value]:
+    """Hardware and versions."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.machine(),
+    )
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
+    values: dict[str, Value] = {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform()),
+        "python": platform.python_version(),
+        "load_at_start": os.getloadavg()[0],
+    }
+    for name in ("numpy", "confluent-kafka", "psycopg", "msgspec", "croniter", "cronsim", "faust-streaming", "tzdata"):
+        values[f"version_{name}"] = version(name)
+    return values
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one."""
+    return float(np.median(list(values)))

@@ -1,0 +1,29 @@
+"""The benchmarks by name."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from benchmarks import dispatch, live, schedule, wheel
+from benchmarks.report import Report
+
+
+class Benchmark(Protocol):
+    """Measures, prints its table and puts its keys into the report."""
+
+    def __call__(self, report: Report, *, full: bool) -> None: ...
+
+
+ALL: dict[str, Benchmark] = {
+    "schedule": schedule.run,
+    "wheel": wheel.run,
+    "dispatch": dispatch.run,
+    "burst": live.burst,
+    "herd": live.herd,
+    "steady": live.steady,
+    "takeover": live.takeover,
+    "edits": live.edits,
+    "bulk": live.bulk,
+}
+USUAL = tuple(ALL)
+FULL = tuple(ALL)
