@@ -10,6 +10,8 @@ Postgres is not waited for between due and published. Only an edited job waits:
 it is armed when its plan is written, since until then nobody who takes over
 could tell the new schedule's triggers on the log from the old one's.
 
+On-time work goes before what was missed (backlog.py).
+
 A job whose times cannot be computed is set aside alone: a skip says why, its
 row gets no next time, and the next edit plans it anew.
 
@@ -26,6 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, Job, Loaded, Mailbox
+from coordinator.backlog import Backlog
 from coordinator.batching import Slots, due_batches, item_batches
 from coordinator.database_clock import DatabaseClock
 from coordinator.edits import planned_edit
@@ -44,6 +47,8 @@ log = logging.getLogger(__name__)
 
 # Between two looks at the term, the stop event and the writer when nothing is due.
 _LONGEST_WAIT = 0.1
+# On-time work waits no longer than it takes to publish what so many missed jobs owe.
+_CAUGHT_UP_AT_ONCE = 200
 # While a planned job waits for its plan to be written.
 _WAIT_FOR_WRITE = 0.005
 
@@ -73,6 +78,7 @@ class Dispatcher:
         self._mailbox = mailbox
         self._jobs = LoadedJobs(settings.partitions)
         self._wheel = Wheel(clock.now_us())
+        self._backlog = Backlog(self._jobs, settings.catch_up_per_second, clock.now_us())
         self._horizon_us = 0
         self._unwritten = Unwritten()
         self._tail = dict(tail or {})
@@ -86,6 +92,11 @@ class Dispatcher:
         """From the commit of the newest edit to its plan."""
         self.capture_lag = Lateness()
         """The same for all edits of the last minute."""
+
+    @property
+    def backlog(self) -> int:
+        """How many jobs wait with missed times."""
+        return len(self._backlog)
 
     @property
     def loaded(self) -> int:
@@ -115,10 +126,13 @@ class Dispatcher:
         for start in range(0, len(due), self._settings.transaction_items):
             # A new anchor may set the clock back a little, yet what was due is due.
             self._fire(due[start : start + self._settings.transaction_items], max(now_us, self._clock.now_us()))
-        return bool(due.size or len(self._mailbox))
+        caught_up = self._catch_up(max(now_us, self._clock.now_us())) if len(self._backlog) else 0
+        return bool(due.size or caught_up or len(self._mailbox))
 
     def _wait_seconds(self) -> float:
         longest = _WAIT_FOR_WRITE if self._unwritten.has_planned else _LONGEST_WAIT
+        if (turn_seconds := self._backlog.wait_seconds()) is not None:
+            longest = min(longest, turn_seconds)
         next_us = self._wheel.next_at()
         return longest if next_us is None else min(max(next_us - self._clock.now_us(), 0) / 1e6, longest)
 
@@ -130,15 +144,31 @@ class Dispatcher:
     # ---- what is due ---------------------------------------------------------------------------
 
     def _fire(self, slots: Slots, now_us: int) -> None:
-        """Publish what is due, move each job on to its next time."""
+        """Publish what is due, move each job on to its next time; what was missed waits in the backlog."""
         jobs = self._jobs
         on_time = now_us - jobs.next_us[slots] <= jobs.grace_us[slots]
-        misfired = slots[~on_time]
+        for slot in slots[~on_time].tolist():
+            self._backlog.add(slot)
         slots = slots[on_time]
-        batches = list(due_batches(jobs, slots, token=self.token, published_at=now_us))
-        next_of_misfired = np.full(len(misfired), NONE, np.int64)
+        if not slots.size:
+            return
+        offsets = self._publish(due_batches(jobs, slots, token=self.token, published_at=now_us))
+        self._note(jobs.next_us[slots], [])
+        next_us, items = self._next_times(slots, now_us)
+        if items:
+            offsets = {**offsets, **self._publish(self._item_batches(items, now_us))}
+            self._note(_NO_TIMES, items)
+        self._move_on(slots, next_us, offsets)
+
+    def _catch_up(self, now_us: int) -> int:
+        """Publish what jobs of the backlog owe by now, as their policies say; returns how many jobs."""
+        slots = self._backlog.take(now_us, _CAUGHT_UP_AT_ONCE)
+        if not slots:
+            return 0
+        jobs = self._jobs
+        next_us = np.full(len(slots), NONE, np.int64)
         items: list[Item] = []
-        for index, slot in enumerate(misfired.tolist()):
+        for index, slot in enumerate(slots):
             first_us = int(jobs.next_us[slot])
             try:
                 owed = jobs.rule[slot].owed(first_us, now_us)
@@ -147,14 +177,12 @@ class Dispatcher:
                 continue
             items += owed_items(int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips)
             if owed.next_us is not None:
-                next_of_misfired[index] = owed.next_us
-        offsets = self._publish([*batches, *self._item_batches(items, now_us)])
-        self._note(jobs.next_us[slots], items)
-        next_of_slots, items = self._next_times(slots, now_us)
-        if items:
-            offsets = {**offsets, **self._publish(self._item_batches(items, now_us))}
-            self._note(_NO_TIMES, items)
-        self._move_on(np.concatenate([slots, misfired]), np.concatenate([next_of_slots, next_of_misfired]), offsets)
+                next_us[index] = owed.next_us
+        offsets = self._publish(self._item_batches(items, now_us))
+        self._note(_NO_TIMES, items)
+        self._backlog.spend(len(items))
+        self._move_on(np.array(slots, np.int32), next_us, offsets)
+        return len(slots)
 
     def _next_times(self, slots: Slots, now_us: int) -> tuple[Int64s, list[Item]]:
         """The scheduled time after the armed one, computed once for each distinct pair of rule and instant.

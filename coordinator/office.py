@@ -131,6 +131,7 @@ class Office:
             "first_publish_seconds": dispatcher.first_publish_seconds(self._began_ns),
             "loaded": dispatcher.loaded,
             "loaded_through": reader.loaded_through,
+            "backlog": dispatcher.backlog,
             "published": dispatcher.published,
             "skipped": dispatcher.skipped,
             "lateness_p50_ms": p50,

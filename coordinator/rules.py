@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cronstream.bodies import Policy, Work
+from cronstream.clock import SECOND
 from cronstream.schedule import Owed, Schedule, Skip, abandon, owed, schedule_of
 from cronstream.schedule import Policy as MisfirePolicy
 
@@ -74,7 +75,9 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
             tenant=columns["tenant"],
             name=columns["name"],
         )
-    return Rule(schedule, columns["misfire_policy"], columns["misfire_grace_us"], columns["catch_up_limit"])
+    # Publishing takes its milliseconds: a second of lateness is nobody's misfire.
+    grace_us = max(columns["misfire_grace_us"], SECOND)
+    return Rule(schedule, columns["misfire_policy"], grace_us, columns["catch_up_limit"])
 
 
 def work_of_row(columns: Mapping[str, Any]) -> Work:

@@ -83,6 +83,8 @@ class CoordinatorSettings(Served):
     clock_check_seconds: float = Field(5.0, gt=0)
     horizon_seconds: float = Field(300.0, ge=10)
     """How far ahead the wheel is loaded."""
+    catch_up_per_second: int = Field(1000, ge=1)
+    """How fast missed times are published after an outage, across the fleet; on-time work goes first."""
     transaction_items: int = Field(20_000, ge=1)
     """The most items in one Kafka transaction."""
     transaction_timeout_ms: int = Field(10_000, ge=1000)

@@ -126,7 +126,7 @@ BEGIN
         ('dst_gap', d.dst_gap, d.dst_gap IN ('auto', 'shift', 'skip'), 'One of auto, shift, skip.'),
         ('dst_overlap', d.dst_overlap, d.dst_overlap IN ('auto', 'first', 'second', 'both'), 'One of auto, first, second, both.'),
         ('jitter', d.jitter, d.jitter IN ('full', 'equal', 'none'), 'One of full, equal, none.'),
-        ('misfire_grace', d.misfire_grace::text, d.misfire_grace BETWEEN interval '0' AND interval '366 days', 'From 0 to 366 days.'),
+        ('misfire_grace', d.misfire_grace::text, d.misfire_grace BETWEEN interval '0' AND interval '1 day', 'From 0 to 1 day.'),
         ('catch_up_limit', d.catch_up_limit::text, d.catch_up_limit BETWEEN 1 AND 10000, 'From 1 to 10000.'),
         ('spread_seconds', d.spread_seconds::text, d.spread_seconds BETWEEN 0 AND 86400, 'From 0 to 86400.'),
         ('max_attempts', d.max_attempts::text, d.max_attempts BETWEEN 1 AND 1000, 'From 1 to 1000.'),
@@ -230,7 +230,7 @@ BEGIN
             AND NEW.dst_gap IN ('auto', 'shift', 'skip')
             AND NEW.dst_overlap IN ('auto', 'first', 'second', 'both')
             AND NEW.jitter IN ('full', 'equal', 'none')
-            AND NEW.misfire_grace BETWEEN interval '0' AND interval '366 days'
+            AND NEW.misfire_grace BETWEEN interval '0' AND interval '1 day'
             AND NEW.catch_up_limit BETWEEN 1 AND 10000
             AND NEW.spread_seconds BETWEEN 0 AND 86400
             AND NEW.max_attempts BETWEEN 1 AND 1000
