@@ -34,16 +34,14 @@ CREATE FUNCTION cronstream.cron_patterns() RETURNS text[]
     ];
 
 -- What most expressions are, all of them valid and sure to match some date: no judgement of ranges
--- or of days beyond the 28th is needed. A part of the language; what is outside is looked at closely.
+-- or of days beyond the 28th is needed. A small part of the language, because a row pays for the
+-- pattern's size; what is outside is looked at closely.
 CREATE FUNCTION cronstream.plain_cron() RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN '^(@(YEARLY|ANNUALLY|MONTHLY|WEEKLY|DAILY|MIDNIGHT|HOURLY)|'
-        || '([0-5]?[0-9] )?'
-        || '((\*|H)(/([1-9]|[1-5][0-9]))?|[0-5]?[0-9](,[0-5]?[0-9])*) '
-        || '((\*|H)(/([1-9]|1[0-9]))?|([01]?[0-9]|2[0-3])(,([01]?[0-9]|2[0-3]))*|[0-9]-(1[0-9]|2[0-3])) '
-        || '(\*(/[1-9])?|\?|([1-9]|1[0-9]|2[0-8])(,([1-9]|1[0-9]|2[0-8]))*) '
-        || '(\*(/[1-9])?|([1-9]|1[0-2])(,([1-9]|1[0-2]))*) '
-        || '(\*|\?|([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)([-,]([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT))?))$';
+    RETURN '^([*H](/[1-5]?[1-9]|/[1-5]0)?|([0-5]?[0-9],)*[0-5]?[0-9]) '
+        || '([*H](/[1-9])?|[0-9]-1[0-9]|((1?[0-9]|2[0-3]),)*(1?[0-9]|2[0-3])) '
+        || '([*?]|((1?[1-9]|[12]0|2[1-8]),)*(1?[1-9]|[12]0|2[1-8])) \* '
+        || '([*?]|([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)([-,]([0-7]|SUN|MON|TUE|WED|THU|FRI|SAT))?)$';
 
 -- A number or name that the field's pattern lets through.
 CREATE FUNCTION cronstream.cron_number(field int, value text) RETURNS int
@@ -123,8 +121,10 @@ END $$;
 
 -- What a job's hashes are made of: the digest's 32-bit words 0 to 5 serve the six fields.
 CREATE FUNCTION cronstream.hash_key(tenant text, name text) RETURNS bytea
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
     RETURN sha256(convert_to(coalesce(tenant, ''), 'UTF8') || '\x00'::bytea || convert_to(coalesce(name, ''), 'UTF8'));
+END $$;
 
 -- The values of a field that reads, as bits: plain ones, and what each H picks by the key.
 CREATE FUNCTION cronstream.cron_mask(field int, list text, key bytea) RETURNS bigint
@@ -299,7 +299,8 @@ BEGIN
     IF day IN ('*', '?')                                                       -- any weekday item has its day
        OR day ~ '^[^*?]' AND weekday ~ '^[^*?]'                                -- either is enough
        OR weekday ~ '^[^#L]*$' AND day ~ '^[*?]|(^|,)(0?[1-9]|1[0-9]|2[0-8])([-/,]|$)'  -- a day of every month
-       OR weekday IN ('*', '?') AND day ~ '(^|,)(L|(0?[1-9]|1[0-9]|2[0-8])W)' THEN
+       OR weekday IN ('*', '?') AND (day ~ '(^|,)(L|(0?[1-9]|1[0-9]|2[0-8])W)'
+                                     OR found[count - 1] = '*' AND day ~ '^[0-9]') THEN
         RETURN NULL;
     ELSIF NOT cronstream.cron_can_match(
         cronstream.cron_days(day, found[count - 1], weekday, cronstream.hash_key(tenant, name))) THEN

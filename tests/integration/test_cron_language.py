@@ -37,13 +37,13 @@ def cases(file: str) -> list[dict[str, Any]]:
 def vectors() -> list[Any]:
     """(expression, valid) for everything that is a cron expression's text."""
     found = [(c["id"], c["expr"], c["valid"]) for c in cases("language.jsonl")]
-    for case in cases("schedule_cases_given.jsonl"):
-        if case.get("kind") != "interval":
-            found.append((case["id"], case["expr"], True))
-    for case in cases("invalid_given.jsonl"):
-        if isinstance(case["expr"], str) and case.get("kind") != "interval":
-            # a bad zone is no matter of the expression; a row has the name that H needs
-            found.append((case["id"], case["expr"], case["id"].startswith("tz-") or case["id"] == "junk-hash-h"))
+    found += [(c["id"], c["expr"], True) for c in cases("schedule_cases_given.jsonl") if c.get("kind") != "interval"]
+    found += [
+        # a bad zone is no matter of the expression; a row has the name that H needs
+        (c["id"], c["expr"], c["id"].startswith("tz-") or c["id"] == "junk-hash-h")
+        for c in cases("invalid_given.jsonl")
+        if isinstance(c["expr"], str) and c.get("kind") != "interval"
+    ]
     return [pytest.param(expr, valid, id=name) for name, expr, valid in found]
 
 
@@ -201,8 +201,11 @@ def test_no_expression_takes_long(conn: Conn) -> None:
     conn.execute(
         "CREATE TEMP TABLE costly AS SELECT * FROM unnest(%s::text[]) WITH ORDINALITY AS c (cron, n)", (costly,)
     )
+    plan = (
+        "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON)"
+        " SELECT cronstream.cron_problem(cron, 'default', 'job') FROM costly WHERE n = %s"
+    )
     for n, cron in enumerate(costly, 1):
-        plan = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) SELECT cronstream.cron_problem(cron, 'default', 'job') FROM costly WHERE n = %s"
         times = [conn.execute(plan, (n,)).fetchone() for _ in range(5)]
         best = min(row[0][0]["Execution Time"] for row in times if row is not None)
         assert best < 10, cron[:60]
