@@ -18,6 +18,7 @@ import sql
 from coordinator.arrivals import Mailbox
 from coordinator.database_clock import ClocksDiffer, DatabaseClock
 from coordinator.dispatcher import Dispatcher
+from coordinator.epoch import fence_postgres
 from coordinator.feed import Feed
 from coordinator.publisher import Publisher
 from coordinator.reader import Reader
@@ -70,7 +71,7 @@ class Office:
         settings, term = self._settings, self._term
         self._database_clock.read()
         with sql.connect(settings, "office", autocommit=True) as connection:
-            token = self._fence_postgres(connection)
+            token = fence_postgres(connection, revision=term.token, node=settings.node)
             publisher = Publisher(settings, term)
             publisher.fence()
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
@@ -81,18 +82,6 @@ class Office:
             extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},
         )
         self._start_parts(publisher, token, newest)
-
-    def _fence_postgres(self, connection: psycopg.Connection[Any]) -> int:
-        row = connection.execute(
-            queries["raise_epoch"], {"revision": self._term.token, "node": self._settings.node}
-        ).fetchone()
-        if row is not None:
-            return int(row[0])
-        newest = connection.execute(queries["read_epoch"]).fetchone()
-        raise TermOver(
-            f"etcd's revision {self._term.token} is not above the epoch {newest and newest[0]}: was etcd wiped or "
-            "restored? When the old etcd is gone for good: cronstream adopt-etcd"
-        )
 
     def _start_parts(self, publisher: Publisher, token: int, tail: Mapping[int, int]) -> None:
         settings, end_term = self._settings, self._end_term

@@ -26,6 +26,7 @@ from coordinator.database_clock import DatabaseClock
 from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
 from cronstream.clock import SECOND, Clock
+from cronstream.schedule import TZDATA_VERSION
 from cronstream.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,9 @@ class Reader:
         half_us = int(self._settings.horizon_seconds * SECOND / 2)
         if not self.loaded_through or self._database_clock.now_us() + half_us > self._horizon_us:
             self._extend_horizon(self._horizon_us)
-            self.loaded_through = True
+            if not self.loaded_through:
+                self.loaded_through = True
+                self._plan_zones_anew()
 
     def _follow(self) -> None:
         """Plan what the feed has brought since, and read again what the writer found strange."""
@@ -206,9 +209,7 @@ class Reader:
         after: int | None = None if first else after_us
         after_id = -(2**63) if first else 2**63 - 1
         while True:
-            as_of = self._flushed()
-            rows = self._ask("load", {"after_us": after, "after_id": after_id, "until_us": until_us, "most": SLICE})
-            self._mailbox.put(Loaded(list(jobs_of(rows)), as_of))
+            rows = self._hand_over("load", after_us=after, after_id=after_id, until_us=until_us, most=SLICE)
             if first:
                 # After the soonest slice: edits that were open when the term began.
                 self._audit()
@@ -224,10 +225,10 @@ class Reader:
         """Read the open changes of some jobs and hand them over; returns the change ids found."""
         found: set[int] = set()
         for chunk in _chunks(job_ids, _EDITS_AT_ONCE):
-            as_of = self._flushed()
+            as_of, now_us = self._flushed(), self._database_clock.now_us()
             rows = self._ask("read_edits", {"job_ids": chunk})
             found |= {row["change_id"] for row in rows}
-            edits = list(edits_of(rows, self._posted))
+            edits = list(edits_of(rows, self._posted, now_us))
             for edit in edits:
                 self._posted.setdefault(edit.job_id, set()).update(change.change_id for change in edit.changes)
             if edits:
@@ -242,10 +243,39 @@ class Reader:
         self._await_flushed()
         for job_id in job_ids:
             self._posted.pop(job_id, None)
-        as_of = self._flushed()
-        rows = self._ask("read_jobs", {"job_ids": job_ids})
-        self._mailbox.put(Loaded(list(jobs_of(row for row in rows if row["next_us"] is not None)), as_of))
+        self._hand_over("read_jobs", job_ids=job_ids)
         self._post_edits(job_ids)
+
+    def _plan_zones_anew(self) -> None:
+        """Hand over what was planned with other time zone data and lies beyond the horizon; then note it as done."""
+        (noted,) = self._ask("zone_data_planned", {})
+        if noted["tzdata_planned"] == TZDATA_VERSION:
+            return
+        after_us, after_id, count = self._horizon_us, 2**63 - 1, 0
+        while rows := self._hand_over(
+            "load_other_zone_data", after_us=after_us, after_id=after_id, most=SLICE, tzdata=TZDATA_VERSION
+        ):
+            after_us, after_id, count = rows[-1]["next_us"], rows[-1]["job_id"], count + len(rows)
+            self._await_taken()
+            self._follow()
+        self._await_taken()
+        self._await_flushed()
+        assert self._writer is not None
+        self._ask("note_zone_data_planned", {"tzdata": TZDATA_VERSION, "token": self._writer.token})
+        log.info("Every plan stands on time zone data %s; %d were made anew", TZDATA_VERSION, count)
+
+    def _hand_over(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Read jobs and hand over those that have a next time; returns all rows."""
+        as_of, now_us = self._flushed(), self._database_clock.now_us()
+        rows = self._ask(query, parameters)
+        self._mailbox.put(Loaded(list(jobs_of((row for row in rows if row["next_us"] is not None), now_us)), as_of))
+        return rows
+
+    def _await_taken(self) -> None:
+        """Until the dispatcher has taken what was handed over: the mailbox stays small."""
+        while len(self._mailbox):
+            if self._stop.wait(0.005):
+                raise Stopping
 
     def _flushed(self) -> int:
         assert self._writer is not None

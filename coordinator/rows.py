@@ -9,29 +9,31 @@ from typing import Any
 from coordinator.arrivals import Edit, Job
 from coordinator.planning import Change
 from coordinator.rules import Rule, rule_of, work_of_row
+from coordinator.zone_data import lower_bound
 from cronstream.bodies import Policy, Work, pack
 
 
-def jobs_of(rows: Iterable[dict[str, Any]]) -> Iterator[Job]:
-    """Rows of ``load`` and ``read_jobs``."""
+def jobs_of(rows: Iterable[dict[str, Any]], now_us: int) -> Iterator[Job]:
+    """Rows of ``load`` and its like that have a next time, read at ``now_us`` or after."""
     for row in rows:
         try:
             rule, work, error = rule_of(row, row["stored_anchor_us"]), work_of_row(row), None
         except Exception as unreadable:
             rule, error = Rule(None), str(unreadable) or repr(unreadable)
             work = Work(row["tenant"], row["name"], row["handler"], None, Policy())
-        yield Job(row["job_id"], row["next_us"], row["version"], rule, pack(work), error)
+        next_us = lower_bound(row["next_us"], row["tzdata"], now_us)
+        yield Job(row["job_id"], next_us, row["version"], rule, pack(work), error)
 
 
-def edits_of(rows: Iterable[dict[str, Any]], known: Mapping[int, Collection[int]]) -> Iterator[Edit]:
-    """Rows of ``read_edits``, without the changes that are ``known`` by job."""
+def edits_of(rows: Iterable[dict[str, Any]], known: Mapping[int, Collection[int]], now_us: int) -> Iterator[Edit]:
+    """Rows of ``read_edits``, read at ``now_us`` or after, without the changes that are ``known`` by job."""
     for job_id, group in itertools.groupby(rows, key=lambda row: int(row["job_id"])):
         new = [row for row in group if row["change_id"] not in known.get(job_id, ())]
         if new:
-            yield _edit(job_id, new)
+            yield _edit(job_id, new, now_us)
 
 
-def _edit(job_id: int, rows: list[dict[str, Any]]) -> Edit:
+def _edit(job_id: int, rows: list[dict[str, Any]], now_us: int) -> Edit:
     newest = rows[-1]
     changes = tuple(
         Change(row["change_id"], row["change_revision"], row["committed_us"], row["previous"]) for row in rows
@@ -41,7 +43,7 @@ def _edit(job_id: int, rows: list[dict[str, Any]]) -> Edit:
         changes,
         newest["revision"] if newest["defined"] else newest["change_revision"],
         newest if newest["defined"] else None,
-        newest["next_us"],
+        None if newest["next_us"] is None else lower_bound(newest["next_us"], newest["tzdata"], now_us),
         newest["version"] or 0,
         newest["stored_anchor_us"],
     )

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from coordinator.election import ElectionSettings, Elector
+from coordinator.epoch import NotFit
 from coordinator.office import Office
 from coordinator.pages import Pages
 from coordinator.trust import Term, TermOver
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 
 _SHORT_TERM_SECONDS = 5.0
 _PAUSE_AFTER_SHORT_TERM = 1.0
+# A node that is not fit leaves the office to others for a while.
+_PAUSE_WHEN_NOT_FIT = 10.0
 
 
 class Service:
@@ -45,20 +48,21 @@ class Service:
         )
         try:
             while (term := elector.campaign(self._stop)) is not None:
-                began_ns = self._clock.boot_ns()
-                self._lead(elector, term)
-                if self._clock.boot_ns() - began_ns < _SHORT_TERM_SECONDS * 1e9:
-                    self._stop.wait(_PAUSE_AFTER_SHORT_TERM)
+                self._stop.wait(self._lead(elector, term))
         finally:
             elector.close()
             pages.close()
 
-    def _lead(self, elector: Elector, term: Term) -> None:
+    def _lead(self, elector: Elector, term: Term) -> float:
+        """Hold office to the end of the term; returns how long to stay away from the next election."""
+        began_ns = self._clock.boot_ns()
+        fit = True
         office = self._office = Office(self._settings, term, self._clock, self._stop)
         reason = "asked to stop"
         try:
             office.hold()
         except TermOver as error:
+            fit = not isinstance(error, NotFit)
             reason = str(error)
             log.warning("The term ended: %s", reason, extra={"action": "term_ended", "token": term.token})
         except Exception as error:
@@ -67,6 +71,10 @@ class Service:
         finally:
             self._office = None
             elector.resign(term, reason)
+        if not fit:
+            return _PAUSE_WHEN_NOT_FIT
+        short = self._clock.boot_ns() - began_ns < _SHORT_TERM_SECONDS * 1e9
+        return _PAUSE_AFTER_SHORT_TERM if short else 0.0
 
     def figures(self) -> dict[str, Any]:
         """For the pages: who this is, whether it leads, and how its term goes."""

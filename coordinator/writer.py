@@ -96,7 +96,7 @@ class Writer:
         ask: Ask | None = None,
     ) -> None:
         """``ask`` answers the writer's statements, with rows as tuples; by default Postgres does."""
-        self._token = token
+        self.token = token
         self._clock = clock
         self._unmatched = unmatched
         self._end_term = end_term
@@ -217,7 +217,7 @@ class Writer:
 
     def _execute(self, name: str, rows: dict[str, Any]) -> int:
         """Run one write until it is answered; returns how many rows it matched. Raises Fenced."""
-        fenced, done = self._ask(name, {"token": self._token, "tzdata": TZDATA_VERSION, **rows})[0]
+        fenced, done = self._ask(name, {"token": self.token, "tzdata": TZDATA_VERSION, **rows})[0]
         if not fenced:
             raise Fenced("Postgres holds a newer fencing token")
         return int(done)

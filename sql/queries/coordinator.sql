@@ -5,13 +5,13 @@
 -- name: raise_epoch
 -- Fence Postgres: from here on every older token is refused. No row: the token is not newer.
 UPDATE cronstream.coordinator_epoch
-SET token = base + %(revision)s, node = %(node)s, raised_at = clock_timestamp()
+SET token = base + %(revision)s, node = %(node)s, raised_at = clock_timestamp(), tzdata = %(tzdata)s
 WHERE base + %(revision)s > token
 RETURNING token
 
 -- name: read_epoch
 -- The newest token seen, and by whom.
-SELECT token, base, node FROM cronstream.coordinator_epoch
+SELECT token, base, node, tzdata, tzdata_planned FROM cronstream.coordinator_epoch
 
 -- name: adopt_etcd
 -- Go on counting tokens from the newest one, on top of an etcd that counts anew.
@@ -34,7 +34,7 @@ WITH epoch AS MATERIALIZED (
         AS sent (job_id, expected, version, next_us)
 ), advanced AS (
     UPDATE cronstream.schedules s
-    SET next_run_at = cronstream.instant(nullif(sent.next_us, -1)), version = sent.version
+    SET next_run_at = cronstream.instant(nullif(sent.next_us, -1)), version = sent.version, tzdata = %(tzdata)s
     FROM sent, epoch
     WHERE s.job_id = sent.job_id AND s.version = sent.expected
     RETURNING 1
@@ -107,7 +107,7 @@ SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) A
 
 -- name: load
 -- A slice of the jobs that fall due, soonest first; those with an open change are planned from it instead.
-SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
+SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us, s.tzdata
 FROM cronstream.schedules s JOIN cronstream.job_rules r USING (job_id)
 WHERE s.next_run_at IS NOT NULL
   AND (s.next_run_at, s.job_id) > (coalesce(cronstream.instant(%(after_us)s), '-infinity'), %(after_id)s)
@@ -116,9 +116,27 @@ WHERE s.next_run_at IS NOT NULL
 ORDER BY s.next_run_at, s.job_id
 LIMIT %(most)s
 
+-- name: load_other_zone_data
+-- A slice of what lies beyond the horizon and was planned with other time zone data, soonest first.
+SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us, s.tzdata
+FROM cronstream.schedules s JOIN cronstream.job_rules r USING (job_id)
+WHERE s.next_run_at IS NOT NULL AND s.tzdata IS DISTINCT FROM %(tzdata)s
+  AND (s.next_run_at, s.job_id) > (cronstream.instant(%(after_us)s), %(after_id)s)
+  AND NOT EXISTS (SELECT FROM cronstream.job_changes c WHERE c.job_id = s.job_id)
+ORDER BY s.next_run_at, s.job_id
+LIMIT %(most)s
+
+-- name: zone_data_planned
+-- The newest time zone data with which every plan was made.
+SELECT tzdata_planned FROM cronstream.coordinator_epoch
+
+-- name: note_zone_data_planned
+-- Every plan was made with this time zone data now.
+UPDATE cronstream.coordinator_epoch SET tzdata_planned = %(tzdata)s WHERE token = %(token)s RETURNING 1
+
 -- name: read_jobs
 -- The rows of named jobs, as load reads them: what a write that matched nothing is checked against.
-SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
+SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us, s.tzdata
 FROM cronstream.schedules s JOIN cronstream.job_rules r USING (job_id)
 WHERE s.job_id = ANY (%(job_ids)s)
   AND NOT EXISTS (SELECT FROM cronstream.job_changes c WHERE c.job_id = s.job_id)
@@ -138,7 +156,7 @@ FROM cronstream.job_changes WHERE change_id > %(after_id)s ORDER BY change_id LI
 SELECT r.*, r.job_id IS NOT NULL AS defined,
        c.change_id, c.job_id, c.revision AS change_revision, c.previous,
        cronstream.us(coalesce(pg_xact_commit_timestamp(c.xmin), c.changed_at)) AS committed_us,
-       cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us
+       cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us, s.tzdata
 FROM cronstream.job_changes c
 LEFT JOIN cronstream.schedules s USING (job_id)
 LEFT JOIN cronstream.job_rules r USING (job_id)

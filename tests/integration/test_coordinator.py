@@ -11,6 +11,7 @@ from coordinator.election import Leader, read_leader
 from cronstream.clock import SECOND
 from cronstream.records import Kind
 from cronstream.topics import partition_of
+from sql.queries import load
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
 from tests.support.triggers import Watcher
@@ -98,3 +99,29 @@ def test_a_killed_leader_is_followed_and_nothing_is_missing(installation: TestIn
     eventually(lambda: len(times_of(triggers, job_id)) >= count + 3, within=20)
     times = times_of(triggers, job_id)
     assert times == [times[0] + index * SECOND for index in range(len(times))]
+
+
+def test_a_node_with_older_zone_data_does_not_lead_and_says_so(
+    installation: TestInstallation, triggers: Watcher
+) -> None:
+    with installation.connect() as connection:
+        connection.execute("UPDATE cronstream.coordinator_epoch SET tzdata = '2999a'")
+    process = installation.start("coordinator", "c1", **AUDITED)
+    eventually(lambda: "time zone data" in installation.log_of("c1"), within=15)
+    assert "older than 2999a" in installation.log_of("c1")
+    eventually(lambda: leader_of(installation) is None, within=5)
+    assert process.poll() is None
+    assert triggers.poll() == []
+
+
+def test_an_etcd_that_counts_anew_is_refused_until_it_is_adopted(
+    installation: TestInstallation, triggers: Watcher
+) -> None:
+    with installation.connect() as connection:
+        connection.execute("UPDATE cronstream.coordinator_epoch SET token = 1000000000")
+        installation.start("coordinator", "c1", **AUDITED)
+        eventually(lambda: "cronstream adopt-etcd" in installation.log_of("c1"), within=15)
+        connection.execute(load("coordinator")["adopt_etcd"])
+        job_id = insert(installation, "every-second", every="1 second")
+        eventually(lambda: len(times_of(triggers, job_id)) >= 2, within=30)
+    assert min(seen.token for seen in triggers.seen) > 1000000000

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cronstream.schedule import TZDATA_VERSION
+
 DEFAULTS: dict[str, Any] = {
     "tenant": "default", "cron": None, "every_us": None, "run_at_us": None, "anchor_us": None, "timezone": "UTC",
     "starts_at_us": None, "ends_at_us": None, "enabled": True, "misfire_policy": "FIRE_NOW",
@@ -27,6 +29,7 @@ class ScheduleRow:
     version: int
     revision: int
     anchor_us: int | None
+    tzdata: str = TZDATA_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Tables:
         self.schedules: dict[int, ScheduleRow] = {}
         self.offsets: dict[int, int] = {}
         self.token = 0
+        self.tzdata_planned: str | None = None
         self.closed_us: dict[int, int] = {}
         """When each change was closed."""
         self._last = 0
@@ -96,7 +100,7 @@ class Tables:
         for job_id, expected, version, next_us in zip(*columns, strict=True):
             row = self.schedules.get(job_id)
             if row is not None and row.version == expected:
-                row.next_us, row.version = none(next_us), version
+                row.next_us, row.version, row.tzdata = none(next_us), version, given["tzdata"]
                 done += 1
         return done
 
@@ -126,7 +130,13 @@ class Tables:
     def _rule_row(self, job_id: int) -> dict[str, Any]:
         row = self.schedules[job_id]
         definition = self.definitions[job_id]
-        return {**definition, "next_us": row.next_us, "version": row.version, "stored_anchor_us": row.anchor_us}
+        return {
+            **definition,
+            "next_us": row.next_us,
+            "version": row.version,
+            "stored_anchor_us": row.anchor_us,
+            "tzdata": row.tzdata,
+        }
 
     def _open_jobs(self) -> set[int]:
         return {change.job_id for change in self.changes.values()}
@@ -143,6 +153,17 @@ class Tables:
             and job_id not in self._open_jobs()
         )
         return [self._rule_row(job_id) for _, job_id in due[: given["most"]]]
+
+    def _load_other_zone_data(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        rows = self._load({**given, "until_us": 2**63, "most": 10**9})
+        return [row for row in rows if row["tzdata"] != given["tzdata"]][: given["most"]]
+
+    def _zone_data_planned(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"tzdata_planned": self.tzdata_planned}]
+
+    def _note_zone_data_planned(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        self.tzdata_planned = given["tzdata"]
+        return [{}]
 
     def _read_jobs(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         known = self.schedules.keys() & self.definitions.keys() - self._open_jobs()
@@ -174,4 +195,5 @@ class Tables:
             "next_us": row and row.next_us,
             "version": row and row.version,
             "stored_anchor_us": row and row.anchor_us,
+            "tzdata": row and row.tzdata,
         }

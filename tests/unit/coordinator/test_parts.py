@@ -93,8 +93,8 @@ def test_null_and_json_null_payloads_are_kept_apart() -> None:
 
 
 def test_a_stored_schedule_that_cannot_be_read_is_a_job_to_be_set_aside() -> None:
-    row = columns(cron="no such thing", job_id=4, next_us=1, version=2, stored_anchor_us=None)
-    (job,) = jobs_of([row])
+    row = columns(cron="no such thing", job_id=4, next_us=1, version=2, stored_anchor_us=None, tzdata=None)
+    (job,) = jobs_of([row], 1)
     assert job.error is not None
     assert job.rule == Rule(None)
     assert work_of(job.work).name == "job"
