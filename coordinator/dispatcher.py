@@ -35,6 +35,7 @@ from coordinator.edits import planned_edit
 from coordinator.items import edit_items, owed_items, set_aside
 from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
+from coordinator.next_times import next_times
 from coordinator.publisher import Publisher
 from coordinator.trust import Term
 from coordinator.unwritten import Row, Unwritten
@@ -123,9 +124,8 @@ class Dispatcher:
             self._take(arrival)
         now_us = self._clock.now_us()
         due = self._wheel.pop_due(now_us)
-        for start in range(0, len(due), self._settings.transaction_items):
-            # A new anchor may set the clock back a little, yet what was due is due.
-            self._fire(due[start : start + self._settings.transaction_items], max(now_us, self._clock.now_us()))
+        if due.size:
+            self._fire(due, now_us)
         caught_up = self._catch_up(max(now_us, self._clock.now_us())) if len(self._backlog) else 0
         return bool(due.size or caught_up or len(self._mailbox))
 
@@ -143,22 +143,26 @@ class Dispatcher:
 
     # ---- what is due ---------------------------------------------------------------------------
 
-    def _fire(self, slots: Slots, now_us: int) -> None:
-        """Publish what is due, move each job on to its next time; what was missed waits in the backlog."""
+    def _fire(self, due: Slots, now_us: int) -> None:
+        """Publish what is due, then move each job on; what was missed waits in the backlog."""
         jobs = self._jobs
-        on_time = now_us - jobs.next_us[slots] <= jobs.grace_us[slots]
-        for slot in slots[~on_time].tolist():
+        on_time = now_us - jobs.next_us[due] <= jobs.grace_us[due]
+        for slot in due[~on_time].tolist():
             self._backlog.add(slot)
-        slots = slots[on_time]
-        if not slots.size:
-            return
-        offsets = self._publish(due_batches(jobs, slots, token=self.token, published_at=now_us))
-        self._note(jobs.next_us[slots], [])
-        next_us, items = self._next_times(slots, now_us)
-        if items:
-            offsets = {**offsets, **self._publish(self._item_batches(items, now_us))}
-            self._note(_NO_TIMES, items)
-        self._move_on(slots, next_us, offsets)
+        slots = due[on_time]
+        published = []
+        for start in range(0, len(slots), self._settings.transaction_items):
+            chunk = slots[start : start + self._settings.transaction_items]
+            # A new anchor may set the clock back a little, yet what was due is due.
+            published_at = max(now_us, self._clock.now_us())
+            offsets = self._publish(due_batches(jobs, chunk, token=self.token, published_at=published_at))
+            self._note(jobs.next_us[chunk], [])
+            published.append((chunk, offsets))
+        for chunk, offsets in published:
+            next_us, failed = next_times(jobs, chunk)
+            if failed:
+                offsets = {**offsets, **self._set_aside(failed, now_us)}
+            self._move_on(chunk, next_us, offsets)
 
     def _catch_up(self, now_us: int) -> int:
         """Publish what jobs of the backlog owe by now, as their policies say; returns how many jobs."""
@@ -173,7 +177,7 @@ class Dispatcher:
             try:
                 owed = jobs.rule[slot].owed(first_us, now_us)
             except Exception as error:
-                items += self._set_aside(slot, error, first_us, now_us)
+                items += self._set_aside_items(slot, error, first_us, now_us)
                 continue
             items += owed_items(int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips)
             if owed.next_us is not None:
@@ -184,29 +188,16 @@ class Dispatcher:
         self._move_on(np.array(slots, np.int32), next_us, offsets)
         return len(slots)
 
-    def _next_times(self, slots: Slots, now_us: int) -> tuple[Int64s, list[Item]]:
-        """The scheduled time after the armed one, computed once for each distinct pair of rule and instant.
-
-        The items tell of jobs whose next time cannot be computed.
-        """
-        known: dict[tuple[int, int], int] = {}
+    def _set_aside(self, failed: Mapping[int, Exception], now_us: int) -> dict[int, int]:
+        """Publish why jobs have no next time after the one just published."""
         items: list[Item] = []
-        rule, times = self._jobs.rule, self._jobs.next_us[slots].tolist()
-        result = np.full(len(slots), NONE, np.int64)
-        for index, (slot, time_us) in enumerate(zip(slots.tolist(), times, strict=True)):
-            key = (id(rule[slot].schedule), time_us)
-            following = known.get(key)
-            if following is None:
-                try:
-                    found = rule[slot].next_after(time_us)
-                except Exception as error:
-                    items += self._set_aside(slot, error, time_us + 1, now_us)
-                    continue
-                following = known[key] = NONE if found is None else found
-            result[index] = following
-        return result, items
+        for slot, error in failed.items():
+            items += self._set_aside_items(slot, error, int(self._jobs.next_us[slot]) + 1, now_us)
+        offsets = self._publish(self._item_batches(items, now_us))
+        self._note(_NO_TIMES, items)
+        return offsets
 
-    def _set_aside(self, slot: int, error: Exception, first_us: int, now_us: int) -> list[Item]:
+    def _set_aside_items(self, slot: int, error: Exception, first_us: int, now_us: int) -> list[Item]:
         job_id = int(self._jobs.job_id[slot])
         log.error("A job's times cannot be computed; it is set aside: %r", error, extra={"job_id": job_id})
         return owed_items(job_id, self._jobs.work[slot], (), (set_aside(error, first_us, now_us),))

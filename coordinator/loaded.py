@@ -27,6 +27,10 @@ class LoadedJobs:
         self.version: Int64s = np.zeros(capacity, np.int64)
         """The version of the job's row in ``schedules`` once all that was handed to the writer is written."""
         self.grace_us: Int64s = np.zeros(capacity, np.int64)
+        self.period_us: Int64s = np.zeros(capacity, np.int64)
+        """Of a plain interval; 0: the next time is asked of the rule."""
+        self.schedule_id: Int64s = np.zeros(capacity, np.int64)
+        """Equal for slots whose rules share one schedule object."""
         self.partition: npt.NDArray[np.int32] = np.zeros(capacity, np.int32)
         self.rule: list[Rule] = []
         self.work: list[bytes] = []
@@ -47,6 +51,8 @@ class LoadedJobs:
         self.next_us[slot] = next_us
         self.version[slot] = version
         self.grace_us[slot] = rule.grace_us
+        self.period_us[slot] = rule.period_us
+        self.schedule_id[slot] = id(rule.schedule)
         self.rule[slot] = rule
         self.work[slot] = work
         return slot
@@ -74,7 +80,7 @@ class LoadedJobs:
 
     def _grow(self) -> None:
         size = len(self.job_id) * 5 // 4 + 1024
-        for name in ("job_id", "next_us", "version", "grace_us", "partition"):
+        for name in ("job_id", "next_us", "version", "grace_us", "period_us", "schedule_id", "partition"):
             old = getattr(self, name)
             new = np.zeros(size, old.dtype)
             new[: len(old)] = old

@@ -13,7 +13,7 @@ from typing import Any
 
 from cronstream.bodies import Policy, Work
 from cronstream.clock import SECOND
-from cronstream.schedule import Owed, Schedule, Skip, abandon, owed, schedule_of
+from cronstream.schedule import Every, Owed, Schedule, Skip, abandon, owed, schedule_of
 from cronstream.schedule import Policy as MisfirePolicy
 
 
@@ -29,6 +29,14 @@ class Rule:
     def next_after(self, instant_us: int) -> int | None:
         """The first scheduled time strictly after an instant."""
         return self.schedule.next_after(instant_us) if self.schedule else None
+
+    @property
+    def period_us(self) -> int:
+        """Between any two times of a plain interval; 0 for every other kind of schedule."""
+        schedule = self.schedule
+        if not isinstance(schedule, Schedule) or schedule.ends_at_us is not None:
+            return 0
+        return schedule.source.period_us if isinstance(schedule.source, Every) else 0
 
     def owed(self, first_us: int, now_us: int, until_us: int | None = None) -> Owed:
         """What becomes of the scheduled times from ``first_us`` (one of them) to now, or ``until_us``."""

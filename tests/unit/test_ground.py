@@ -11,7 +11,7 @@ from cronstream.bodies import PoisonItem, Policy, Work, pack, work_of
 from cronstream.clock import Anchor, FakeClock, iso, to_datetime, to_us
 from cronstream.records import Batch, Item, Kind, PoisonRecord, Source, in_batches
 from cronstream.settings import CoordinatorSettings, SettingsError, WorkerSettings, read_settings
-from cronstream.topics import murmur2, partition_of
+from cronstream.topics import murmur2, partition_of, partitions_of
 
 ids = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 items = st.builds(Item, st.sampled_from(Kind), ids, ids, ids, st.integers(0, 2**31 - 1), st.binary(max_size=40))
@@ -72,6 +72,12 @@ def test_murmur2_agrees_with_kafka(data: bytes, expected: int) -> None:
 @given(ids, st.integers(1, 64))
 def test_partitions_are_in_range(job_id: int, partitions: int) -> None:
     assert 0 <= partition_of(job_id, partitions) < partitions
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), max_size=30), st.integers(1, 64))
+def test_many_partitions_at_once_are_the_same(job_ids: list[int], partitions: int) -> None:
+    many = partitions_of(np.array(job_ids, np.int64), partitions)
+    assert many.tolist() == [partition_of(job_id, partitions) for job_id in job_ids]
 
 
 ENV = {"CRONSTREAM_POSTGRES": "host=x", "CRONSTREAM_KAFKA": "k:1", "CRONSTREAM_ETCD": "e:1"}
