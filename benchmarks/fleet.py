@@ -154,7 +154,8 @@ def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due:
             OVERRIDING SYSTEM VALUE
             SELECT job_id, 'fleet', 'job-' || job_id, cron, every_us * interval '1 microsecond',
                    CASE WHEN every_us IS NOT NULL THEN cronstream.instant(due_us) END, spread, 'log',
-                   jsonb_build_object('pad', rpad('', %(pad)s, md5(CASE WHEN job_id %% 10 = 0 THEN '' ELSE job_id::text END))),
+                   jsonb_build_object('pad',
+                       rpad('', %(pad)s, md5(CASE WHEN job_id %% 10 > 0 THEN job_id::text ELSE '' END))),
                    job_id
             FROM due""",  # type: ignore[arg-type]
             {

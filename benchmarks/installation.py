@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import psycopg
 
@@ -37,11 +38,17 @@ class Stack:
 
     def __init__(self) -> None:
         self._home: Home | None = None
+        self._lock: TextIO | None = None
 
     @property
     def home(self) -> Home:
         """The home of the running servers."""
         if self._home is None:
+            self._lock = (FOLDER / "lock").open("w")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RuntimeError("benchmarks already run in this checkout") from None
             self._home = Home(HOME)
             servers.down(self._home, wipe=True)
             servers.up(self._home, quiet=True)

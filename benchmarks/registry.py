@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from benchmarks import dispatch, live, schedule, wheel
+from benchmarks import dispatch, end_to_end, live, schedule, wheel
+from benchmarks.peers import run as peers
 from benchmarks.report import Report
 
 
@@ -24,6 +25,8 @@ ALL: dict[str, Benchmark] = {
     "takeover": live.takeover,
     "edits": live.edits,
     "bulk": live.bulk,
+    "end_to_end": end_to_end.run,
+    "peers": peers.run,
 }
 USUAL = tuple(ALL)
 FULL = tuple(ALL)

@@ -1,0 +1,1 @@
+"""Other schedulers on the same Postgres, each in an environment of its own under .local/bench."""
