@@ -23,6 +23,7 @@ from cronstream.settings import StreamsSettings
 from streams.dead_letters import Record
 from streams.kafka import Membership, Transport
 from streams.lane import Lane
+from streams.recovery import Tables
 from streams.stages import Admitting, Send, Settling, Stage
 from streams.tables import OPTIONS, PartitionTable
 
@@ -47,6 +48,7 @@ class StreamsApp(faust.App):
         self.clock = clock
         self.membership = Membership(clock, settings.session_timeout_seconds)
         self.counts: Counter[str] = Counter()
+        self.recovered_rows = 0
         self.lanes: dict[TP, Lane] = {}
         super().__init__(app_id(settings), **options)
 
@@ -171,6 +173,7 @@ def new_app(settings: StreamsSettings, clock: Clock) -> StreamsApp:
         topic_partitions=settings.partitions,
         topic_allow_declare=False,
         topic_disable_leader=True,
+        TableManager=Tables,
         web_enabled=False,
         worker_redirect_stdouts=False,
     )

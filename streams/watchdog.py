@@ -44,7 +44,7 @@ class Watchdog:
         signs: dict[str, object | None] = {
             # None: all is well; anything else must change within the limit.
             "the consumer group does not answer": None if self._app.membership.trusted() else "silent",
-            "recovery does not end": None if lanes else "no lanes",
+            "recovery does not go on": None if lanes else self._app.recovered_rows,
         }
         for tp, lane in lanes.items():
             signs[f"{tp.topic}[{tp.partition}] is not worked on"] = lane.done if lane.busy else None

@@ -53,7 +53,7 @@ class Streams:
                 raise AssertionError("503 without Retry-After") from error
             return error.code, json.load(error)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return 0, None
+            return 0, {}
 
     def owned(self) -> int:
         code, health = self.get("/health")
@@ -177,13 +177,13 @@ def test_triggers_become_attempts_once_and_the_rest_is_accounted_for(
         Source(installation.topics.triggers, 0, 0, 0),
         Source(installation.topics.triggers, 0, 7, 0),
     ]
-    letters = eventually(lambda: dead.poll() if len(dead.poll()) == 2 else None, within=10)
-    reasons = {dict(letter.headers())["cronstream-reason"]: letter for letter in letters}
+    eventually(lambda: len(dead.poll()) == 2, within=10)
+    reasons = {dict(letter.headers())["cronstream-reason"]: letter for letter in dead.records}
     assert reasons[b"poison_record"].value() == b"not a batch"
     assert Batch.decode(reasons[b"stale_token"].value()).job_id.tolist() == [three]
     eventually(lambda: streams.get(f"/jobs/{two}")[0] == 200, within=10)
-    assert streams.get(f"/jobs/{three}")[1]["state"] == "skipped"
-    assert streams.get(f"/jobs/{two}")[1]["state"] == "deleted"
+    assert streams.get(f"/jobs/{three}")[1].get("state") == "skipped"
+    assert streams.get(f"/jobs/{two}")[1].get("state") == "deleted"
     stats = streams.get("/stats")[1]
     assert {name: stats[name] for name in ("admitted", "duplicates", "refused", "poison")} == {
         "admitted": 3,
@@ -213,7 +213,7 @@ def test_status_follows_the_outcomes(installation: TestInstallation, publisher: 
     eventually(lambda: streams.get(f"/jobs/{job}")[1].get("state") == "running", within=10)
     assert streams.get("/stats")[1]["running"] == 1
     publisher.outcomes(outcome(Kind.FAILED, job, error="exit 3"))
-    eventually(lambda: streams.get(f"/jobs/{job}")[1]["state"] == "failed", within=10)
+    eventually(lambda: streams.get(f"/jobs/{job}")[1].get("state") == "failed", within=10)
     code, seen = streams.get(f"/jobs/{job}/runs/{iso(NOON)}")
     assert (code, seen["state"], seen["error"], seen["attempt"]) == (200, "failed", "exit 3", 1)
     assert streams.get(f"/jobs/{job}/runs/{iso(NOON + SECOND)}")[0] == 404
@@ -231,7 +231,7 @@ def test_a_stopped_process_leaves_at_once_and_its_successor_goes_on(
     begun = clock.boot_ns()
     first.process.terminate()
     assert first.process.wait(10) == 0
-    assert (clock.boot_ns() - begun) / 1e9 < 3
+    assert (clock.boot_ns() - begun) / 1e9 < 5  # 1.5 s on an idle machine; the session would take 6
     at_work(installation, "s2")
     publisher.triggers((0, triggers([run(JOBS[0][0]), run(JOBS[0][1])])))
     eventually(lambda: JOBS[0][1] in [item.job_id for item in attempts.items()], within=10)
@@ -300,8 +300,8 @@ def lag(installation: TestInstallation) -> int:
     reader = Reader.of(installation, installation.topics.triggers)
     done = committed(installation)
     try:
-        last = eventually(lambda: len(reader.poll()) == len(reader.poll()) and reader.poll(), within=10)
-        return sum(message.offset() >= done[message.partition()] for message in last)
+        eventually(lambda: reader.poll() and len(reader.records) == len(reader.poll()), within=10)
+        return sum(message.offset() >= done[message.partition()] for message in reader.records)
     finally:
         reader.consumer.close()
 
@@ -382,7 +382,7 @@ def test_processes_come_and_go_and_every_answer_is_right_or_503(
     assert answers[200] > 50
     for job in jobs:
         eventually(
-            lambda job=job: third.get(f"/jobs/{job}")[1]["counts"]["succeeded"] == acknowledged[job],  # type: ignore[misc]
+            lambda job=job: third.get(f"/jobs/{job}")[1].get("counts", {}).get("succeeded") == acknowledged[job],  # type: ignore[misc]
             within=10,
         )
 
@@ -398,7 +398,7 @@ def test_a_process_that_slept_through_its_session_answers_and_does_nothing(
     successor = start(installation, "s2")
     eventually(lambda: successor.owned() == 2 * PARTITIONS, within=30)
     publisher.outcomes(outcome(Kind.FAILED, job, NOON + SECOND))
-    eventually(lambda: successor.get(f"/jobs/{job}")[1]["state"] == "failed", within=10)
+    eventually(lambda: successor.get(f"/jobs/{job}")[1].get("state") == "failed", within=10)
     sleeper.process.send_signal(signal.SIGCONT)
     for _ in range(50):
         code, body = sleeper.get(f"/jobs/{job}")

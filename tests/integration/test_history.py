@@ -1,0 +1,150 @@
+"""The history sink on real servers: every outcome is one row, whatever happens in between."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from cronstream.bodies import Report, pack
+from cronstream.clock import DAY, SECOND, SystemClock, to_datetime
+from cronstream.records import Batch, Item, Kind
+from cronstream.topics import partition_of
+from tests.support.installation import TestInstallation
+from tests.support.poll import eventually
+from tests.unit.streams.making import outcome, outcomes, skipped
+
+TODAY = SystemClock().wall_us() // DAY * DAY
+
+
+@pytest.fixture
+def producer(installation: TestInstallation) -> Producer:
+    return Producer({"bootstrap.servers": installation.endpoints.kafka, "linger.ms": 2})
+
+
+@pytest.fixture
+def dead(installation: TestInstallation) -> Iterator[Consumer]:
+    consumer = Consumer({"bootstrap.servers": installation.endpoints.kafka, "group.id": "dead"})
+    consumer.assign([TopicPartition(installation.topics.dead_letter, number, 0) for number in range(4)])
+    yield consumer
+    consumer.close()
+
+
+def publish(installation: TestInstallation, producer: Producer, *records: list[Item] | bytes) -> None:
+    for record in records:
+        if isinstance(record, bytes):
+            producer.produce(installation.topics.outcomes, record, partition=0)
+            continue
+        for partition in range(4):
+            items = [item for item in record if partition_of(item.job_id, 4) == partition]
+            if items:
+                producer.produce(installation.topics.outcomes, outcomes(items).encode(), partition=partition)
+    assert producer.flush(20) == 0
+
+
+def count(installation: TestInstallation) -> int:
+    with installation.connect() as connection:
+        row = connection.execute("SELECT count(*) FROM cronstream.job_runs").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def letters(dead: Consumer, wanted: int) -> list[Any]:
+    found: list[Any] = []
+
+    def enough() -> bool:
+        found.extend(message for message in dead.consume(100, timeout=0.1) if message.error() is None)
+        return len(found) >= wanted
+
+    eventually(enough, within=20)
+    return found
+
+
+def test_every_outcome_is_one_row(installation: TestInstallation, producer: Producer) -> None:
+    installation.start("streams.sink", "h1")
+    ended = [outcome(Kind.SUCCEEDED, job, TODAY) for job in range(100)]
+    started = [outcome(Kind.STARTED, job, TODAY) for job in range(100)]
+    publish(installation, producer, started, ended, ended, [skipped(500, TODAY, count=7)])
+    eventually(lambda: count(installation) == 101, within=20)
+    with installation.connect() as connection:
+        row = connection.execute(
+            "SELECT scheduled_time, tenant, name, attempt, outcome, reason, run_count, worker"
+            " FROM cronstream.job_runs WHERE job_id = 500"
+        ).fetchone()
+    assert row == (to_datetime(TODAY), "acme", "report", 0, "skipped", "misfire", 7, None)
+
+
+def test_days_without_a_partition_are_made(installation: TestInstallation, producer: Producer) -> None:
+    installation.start("streams.sink", "h1")
+    days = [TODAY - 400 * DAY, TODAY - 40 * DAY, TODAY, TODAY + 30 * DAY]
+    publish(installation, producer, [outcome(Kind.FAILED, 1, day, error="no") for day in days])
+    eventually(lambda: count(installation) == len(days), within=20)
+
+
+def test_what_cannot_be_stored_is_set_aside_and_blocks_nothing(
+    installation: TestInstallation, producer: Producer, dead: Consumer
+) -> None:
+    installation.start("streams.sink", "h1")
+    nul = pack(Report("acme", "report", "w1", TODAY, TODAY, TODAY, "a\x00b", "\x00"))
+    bad = Item(Kind.FAILED, 2, TODAY, body=b"nonsense")
+    unstorable = Item(Kind.SUCCEEDED, 3, -62_000_000_000 * SECOND, body=pack(Report("a", "b", "w", TODAY, TODAY)))
+    publish(
+        installation,
+        producer,
+        b"not a batch",
+        [bad, Item(Kind.FAILED, 1, TODAY, body=nul), unstorable, outcome(Kind.SUCCEEDED, 4, TODAY)],
+    )
+    eventually(lambda: count(installation) >= 2, within=20)
+    found = letters(dead, 2)
+    reasons = {dict(letter.headers())["cronstream-reason"]: letter for letter in found}
+    assert reasons[b"poison_record"].value() == b"not a batch"
+    assert 2 in Batch.decode(reasons[b"poison_item"].value()).job_id.tolist()
+    with installation.connect() as connection:
+        row = connection.execute("SELECT error, output FROM cronstream.job_runs WHERE job_id = 1").fetchone()
+    assert row == ("a\ufffdb", "\ufffd")
+
+
+def test_a_row_that_the_database_refuses_does_not_hold_up_its_batch(
+    installation: TestInstallation, producer: Producer, dead: Consumer
+) -> None:
+    with installation.connect() as connection:
+        connection.execute("ALTER TABLE cronstream.job_runs ADD CONSTRAINT no_seven CHECK (job_id <> 7)")
+    installation.start("streams.sink", "h1")
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, job, TODAY - 90 * DAY) for job in range(20)])
+    eventually(lambda: count(installation) == 19, within=20)
+    (letter,) = letters(dead, 1)
+    assert b"no_seven" in dict(letter.headers())["cronstream-error"]
+
+
+def test_killed_and_started_again_it_misses_nothing(installation: TestInstallation, producer: Producer) -> None:
+    for round_ in range(3):
+        sink = installation.start("streams.sink", "h1")
+        batch = [outcome(Kind.SUCCEEDED, job, TODAY + round_ * SECOND) for job in range(2000)]
+        for start in range(0, 2000, 100):
+            publish(installation, producer, batch[start : start + 100])
+        eventually(lambda seen=round_: count(installation) > seen * 2000, within=20)  # type: ignore[misc]
+        sink.send_signal(signal.SIGKILL)
+        sink.wait(10)
+    last = installation.start("streams.sink", "h2")
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, 1, TODAY + 9 * SECOND)])
+    eventually(lambda: count(installation) == 6001, within=30)
+    last.terminate()
+    assert last.wait(10) == 0
+
+
+def test_while_postgres_is_away_it_waits(installation: TestInstallation, producer: Producer) -> None:
+    sink = installation.start("streams.sink", "h1")
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, 1, TODAY)])
+    eventually(lambda: count(installation) == 1, within=20)
+    installation.endpoints.kill("postgres")
+    try:
+        publish(installation, producer, [outcome(Kind.SUCCEEDED, job, TODAY) for job in range(2, 200)])
+        eventually(lambda: "Postgres does not take rows" in installation.log_of("h1"), within=20)
+        assert sink.poll() is None
+    finally:
+        installation.endpoints.start("postgres")
+    eventually(lambda: count(installation) == 199, within=30)
+    assert sink.poll() is None
