@@ -49,7 +49,7 @@ class Kind(IntEnum):
     SKIP = 2
     """triggers: scheduled times that do not run, and why (body: ``Skip``)."""
     CANCEL = 3
-    """triggers: the job was deleted; its retries end (body: empty)."""
+    """triggers, and handed on to outcomes: the job was deleted; its retries end (body: empty)."""
     STARTED = 10
     """outcomes: a worker is about to run it (body: ``Report``)."""
     SUCCEEDED = 11

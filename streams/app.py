@@ -19,8 +19,8 @@ import faust
 from faust.types import TP
 
 from cronstream.clock import Clock
+from cronstream.dead_letters import Record
 from cronstream.settings import StreamsSettings
-from streams.dead_letters import Record
 from streams.kafka import Membership, Transport
 from streams.lane import Lane
 from streams.recovery import Tables

@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from cronstream import dead_letters
 from cronstream.clock import Clock
+from cronstream.dead_letters import Record
 from cronstream.topics import Topics
-from streams import dead_letters
-from streams.dead_letters import Record
 from streams.stages import Effects, Send, Stage, set_aside
 
 log = logging.getLogger(__name__)

@@ -22,12 +22,12 @@ import numpy as np
 import psycopg
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from cronstream import dead_letters
 from cronstream.clock import Clock, SystemClock
+from cronstream.dead_letters import Record
 from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from sql.connection import connect
-from streams import dead_letters
-from streams.dead_letters import Record
 from streams.history import Row, rows_of
 from streams.writer import HistoryWriter
 

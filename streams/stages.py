@@ -13,12 +13,13 @@ from typing import Protocol
 
 import numpy as np
 
+from cronstream import dead_letters
 from cronstream.clock import SECOND
+from cronstream.dead_letters import Headers, Record
 from cronstream.records import Batch, PoisonRecord, Source
 from cronstream.topics import Topics
-from streams import dead_letters, status, window
+from streams import status, window
 from streams.admission import admit
-from streams.dead_letters import Headers, Record
 from streams.settlement import settle
 from streams.status import JobStatus
 

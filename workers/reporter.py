@@ -16,17 +16,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cronstream import bodies
+from cronstream import bodies, dead_letters
 from cronstream.clock import Clock
 from cronstream.records import MAX_ITEMS, Batch, Item, Kind, in_batches
 from cronstream.settings import WorkerSettings
 from workers.run import Record, Run
 from workers.text import clean
 
+_Headers = list[tuple[str, str | bytes | None]]
 logger = logging.getLogger(__name__)
 
 COLLECT_SECONDS = 0.02
@@ -129,13 +131,15 @@ class Reporter:
         """Set a record aside as it is, with where it came from and why."""
         partition = message.partition()
         assert partition is not None
-        headers: list[tuple[str, str | bytes | None]] = [
-            *(message.headers() or []),
-            ("reason", reason.encode("utf-8", "replace")),
-            ("topic", str(message.topic()).encode()),
-            ("partition", str(partition).encode()),
-            ("offset", str(message.offset()).encode()),
-        ]
+        record = dead_letters.Record(
+            str(message.topic()),
+            partition,
+            message.offset() or 0,
+            message.key(),
+            message.value(),
+            [(name, _bytes(value)) for name, value in cast(_Headers, message.headers() or [])],
+        )
+        headers = _Headers(dead_letters.headers_of(record, dead_letters.POISON_RECORD, reason, "workers"))
         self._produce(
             self._settings.topics.dead_letter,
             partition,
@@ -170,7 +174,7 @@ class Reporter:
         partition: int,
         value: bytes | None,
         key: bytes | None,
-        headers: list[tuple[str, str | bytes | None]] | None,
+        headers: _Headers | None,
         speaks_of: int,
         then: Callable[[int], None],
     ) -> None:
@@ -209,3 +213,7 @@ class Reporter:
                 self._producer.poll(0.1)
         except BaseException as problem:
             self._loop.call_soon_threadsafe(self._on_failure, problem)
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""

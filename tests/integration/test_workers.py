@@ -172,8 +172,15 @@ def test_poison_is_set_aside_and_blocks_nothing(world: World) -> None:
     [dead] = world.dead
     assert (dead.key(), dead.value()) == (b"k", b"\xc1 no batch")
     headers = dict(dead.headers() or [])
-    assert headers.pop("reason").startswith(b"not a batch")
-    assert headers == {"own": b"1", "topic": world.topics.attempts.encode(), "partition": b"1", "offset": b"0"}
+    assert headers.pop("cronstream-error").startswith(b"not a batch")
+    assert headers == {
+        "own": b"1",
+        "cronstream-reason": b"poison_record",
+        "cronstream-stage": b"workers",
+        "cronstream-topic": world.topics.attempts.encode(),
+        "cronstream-partition": b"1",
+        "cronstream-offset": b"0",
+    }
 
 
 def test_a_killed_workers_finished_runs_are_not_run_again_and_its_running_ones_are_lost(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cronstream.clock import MINUTE, SECOND
+from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
-from streams.dead_letters import Record
 from streams.stages import Admitting, Effects, Send
 from tests.unit.streams.making import NOON, TRIGGERS, run, triggers
 

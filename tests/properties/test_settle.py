@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
-from streams.dead_letters import Record
 from streams.stages import Effects, Settling
 from streams.status import KEPT_RUNS, JobStatus
 from tests.unit.streams.making import NOON, cancel, outcome, outcomes, skipped

@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import cli
+from cronstream.schedule import TZDATA_VERSION
 
 COMMANDS = [
     [],
     ["setup"],
     ["status"],
+    ["doctor"],
     ["jobs"],
     ["jobs", "list"],
     ["jobs", "show"],
@@ -87,7 +89,9 @@ def test_an_unknown_command_is_refused() -> None:
     assert "No such command 'frobnicate'" in result.stderr
 
 
-@pytest.mark.parametrize("command", [["jobs", "list"], ["jobs", "pause", "1"], ["runs", "list"], ["setup"], ["status"]])
+@pytest.mark.parametrize(
+    "command", [["jobs", "list"], ["jobs", "pause", "1"], ["runs", "list"], ["setup"], ["status"], ["doctor"]]
+)
 def test_a_missing_variable_is_named(command: list[str]) -> None:
     assert "CRONSTREAM_POSTGRES is not set" in failed_with_one_line(run(*command))
 
@@ -122,6 +126,23 @@ def test_status_as_json_keeps_the_exit_status(nowhere: dict[str, str]) -> None:
     answer = json.loads(result.stdout)
     assert answer["ok"] is False
     assert "Postgres does not answer" in answer["postgres"]["down"]
+
+
+def test_doctor_says_what_it_could_not_look_at_and_what_it_knows(nowhere: dict[str, str]) -> None:
+    result = run("doctor", "--json", env=nowhere)
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert answer["ok"] is False
+    assert [(check["name"], check["state"]) for check in answer["checks"]] == [
+        ("zone data", "ok"),
+        ("postgres", "problem"),
+        ("topics", "problem"),
+    ]
+    assert TZDATA_VERSION in answer["checks"][0]["says"]
+    assert "Postgres does not answer" in answer["checks"][1]["says"]
+    shown = run("doctor", env=nowhere)
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok", "PROBLEM", "remedy:", "PROBLEM"]
+    assert shown.stderr == "cronstream: problems: postgres, topics\n"
 
 
 def test_servers_are_found_in_the_file_that_make_up_writes(nowhere: dict[str, str]) -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from cronstream.clock import FakeClock
+from cronstream.dead_letters import Record
 from cronstream.topics import Topics
-from streams.dead_letters import Record
 from streams.lane import WAITING, Lane
 from streams.stages import Admitting, Effects, Send
 from tests.unit.streams.making import TRIGGERS, run, triggers
