@@ -27,6 +27,8 @@ def explain(error: Exception) -> Failure | None:
     from cronstream.settings import SettingsError
     from sql.migrate import SchemaError
 
+    if isinstance(error, Failure):
+        return error
     if isinstance(error, SettingsError):
         hint = " (`make up` writes .local/env, which is read in its folder)" if "is not set" in str(error) else ""
         return Failure(f"{one_line(error)}{hint}")

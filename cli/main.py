@@ -16,6 +16,7 @@ from cli.errors import explain
 _COMMANDS = {
     "setup": "cli.setup:setup",
     "status": "cli.status:status",
+    "doctor": "cli.doctor:doctor",
     "jobs": "cli.jobs:jobs",
     "runs": "cli.runs:runs",
     "preview": "cli.preview:preview",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from cli.errors import Failure
+from cli.errors import Failure, explain
 from cli.output import instant, iso_span, span, text
 from cli.references import readings
 from cli.topics import missing
@@ -73,3 +73,8 @@ def test_a_topic_with_another_partition_count_is_refused_by_name() -> None:
     with pytest.raises(Failure, match=r"topic here\.triggers has 12 partitions, not 4") as refused:
         missing(SPECS, {**THERE, "here.triggers": 12})
     assert "CRONSTREAM_PARTITIONS" in refused.value.message
+
+
+def test_what_a_part_says_is_shown_as_it_says_it() -> None:
+    failure = Failure("topics are missing")
+    assert explain(failure) is failure
