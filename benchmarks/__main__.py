@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -25,6 +26,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(registry.ALL)}")
     names = arguments.names or (registry.FULL if arguments.full else registry.USUAL)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped
     report = Report(fresh=arguments.fresh)
     report.update("machine", machine())
     try:

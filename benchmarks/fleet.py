@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import re
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +87,13 @@ def insert_aligned(connection: psycopg.Connection[Any], count: int, instants_us:
 
 
 def insert_spread(
-    connection: psycopg.Connection[Any], count: int, per_second: float, start_us: int, *, herd: float = 0.0
+    connection: psycopg.Connection[Any],
+    count: int,
+    per_second: float,
+    start_us: int,
+    *,
+    herd: float = 0.0,
+    schedules: bool = True,
 ) -> float:
     """``count`` jobs that fire so often together from ``start_us`` on; returns how much they were sped up.
 
@@ -109,8 +116,39 @@ def insert_spread(
                 copy.write_row((0, number, f"{every} * * * *", None, start_us, spread))
             else:
                 copy.write_row((0, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us, 0))
-    _insert(connection, count, turns=1, due="s.due_us + coalesce((s.every_us * random())::bigint, 0)")
+    due = "s.due_us + coalesce((s.every_us * random())::bigint, 0)"
+    _insert(connection, count, turns=1, due=due, schedules=schedules)
     return 1 / factor
+
+
+def insert_millions(connection: psycopg.Connection[Any], count: int, per_second: float) -> tuple[int, float]:
+    """As ``insert_spread``, for an empty database: the indexes are made after the rows, and what is due
+    starts two minutes after the definitions are there. Returns that instant and how much the fleet was sped up.
+    """
+    definitions, schedules = "cronstream.job_definitions", "cronstream.schedules"
+    connection.execute("ALTER TABLE cronstream.job_definitions DROP CONSTRAINT job_definitions_tenant_name_key")
+    anchor_us = int(time.time()) * 1_000_000
+    sped_up = insert_spread(connection, count, per_second, anchor_us, schedules=False)
+    connection.execute("SET maintenance_work_mem = '1GB'")
+    connection.execute("ALTER TABLE cronstream.job_definitions ADD UNIQUE (tenant, name)")
+    connection.execute(f"VACUUM (ANALYZE) {definitions}")  # type: ignore[arg-type]
+    connection.execute("DROP INDEX cronstream.schedules_next_run_at")
+    start_us = int(time.time() + 60 + count / 80_000) * 1_000_000
+    connection.execute(
+        """INSERT INTO cronstream.schedules (job_id, next_run_at, version, revision, anchor, tzdata)
+           SELECT job_id, coalesce(
+                      anchor + every * ceil(greatest(0, extract(epoch FROM cronstream.instant(%(start)s) - anchor)
+                                                        / extract(epoch FROM every)))::float8,
+                      cronstream.instant(%(start)s)),
+                  1, job_id, anchor, %(tzdata)s
+           FROM cronstream.job_definitions ORDER BY job_id""",
+        {"start": start_us, "tzdata": TZDATA_VERSION},
+    )
+    connection.execute(
+        "CREATE INDEX schedules_next_run_at ON cronstream.schedules (next_run_at) WHERE next_run_at IS NOT NULL"
+    )
+    connection.execute(f"VACUUM (ANALYZE) {schedules}")  # type: ignore[arg-type]
+    return start_us, sped_up
 
 
 def insert_rows(connection: psycopg.Connection[Any], first: int, count: int, every: str, tenant: str = "edits") -> None:
@@ -130,7 +168,7 @@ def _shape_table(connection: psycopg.Connection[Any]) -> None:
     )
 
 
-def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due: str) -> None:
+def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due: str, schedules: bool = True) -> None:
     """Definitions and their schedules, the user triggers off; payloads of 256 bytes, nine in ten distinct."""
     connection.execute("ALTER TABLE cronstream.job_definitions DISABLE TRIGGER USER")
     row = connection.execute("SELECT coalesce(max(job_id), 0) FROM cronstream.job_definitions").fetchone()
@@ -147,7 +185,7 @@ def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due:
                 INSERT INTO cronstream.schedules (job_id, next_run_at, version, revision, anchor, tzdata)
                 SELECT job_id, cronstream.instant(due_us), 1, job_id,
                        CASE WHEN every_us IS NOT NULL THEN cronstream.instant(due_us) END, %(tzdata)s
-                FROM due
+                FROM due WHERE %(schedules)s
             )
             INSERT INTO cronstream.job_definitions
                 (job_id, tenant, name, cron, every, anchor, spread_seconds, handler, payload, revision)
@@ -162,6 +200,7 @@ def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due:
                 "first": first,
                 "last": first + count - 1,
                 "turns": turns,
+                "schedules": schedules,
                 "shapes": len(shapes()),
                 "tzdata": TZDATA_VERSION,
                 "pad": PAYLOAD_BYTES - 11,
@@ -170,5 +209,6 @@ def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due:
     connection.execute("ALTER TABLE cronstream.job_definitions ENABLE TRIGGER USER")
     connection.execute("SELECT setval('cronstream.job_definitions_job_id_seq', %s)", [first + count])
     connection.execute("SELECT setval('cronstream.revisions', %s)", [first + count])
-    connection.execute("VACUUM (ANALYZE) cronstream.job_definitions")
-    connection.execute("VACUUM (ANALYZE) cronstream.schedules")
+    if schedules:
+        connection.execute("VACUUM (ANALYZE) cronstream.job_definitions")
+        connection.execute("VACUUM (ANALYZE) cronstream.schedules")

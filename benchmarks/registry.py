@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from benchmarks import dispatch, end_to_end, live, schedule, wheel
+from benchmarks import dispatch, end_to_end, full, live, schedule, wheel
 from benchmarks.peers import run as peers
 from benchmarks.report import Report
 
@@ -27,6 +27,7 @@ ALL: dict[str, Benchmark] = {
     "bulk": live.bulk,
     "end_to_end": end_to_end.run,
     "peers": peers.run,
+    "full": full.run,
 }
-USUAL = tuple(ALL)
-FULL = tuple(ALL)
+USUAL = tuple(name for name in ALL if name != "full")
+FULL = ("full", "wheel")

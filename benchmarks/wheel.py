@@ -36,7 +36,7 @@ def run(report: Report, *, full: bool) -> None:
     report.set("wheel_bytes_an_entry", rows[-1][1])
     report.set("idle_tick_ratio_10m", most[0] / least[0])
     report.set("due_entry_ratio_10m", most[1] / least[1])
-    plots.cost_per_tick({size: cost for size, cost in costs.items()})
+    plots.cost_per_tick(costs)
 
 
 def _measure(size: int) -> dict[str, float]:
