@@ -103,9 +103,7 @@ def preview(
 
 
 def _answer_lines() -> None:
-    # Bytes that are no UTF-8 make a line that is no JSON, and never an end of the whole.
+    # Bytes that are no UTF-8 make a line that is no JSON, and never an end of the whole. Every line has
+    # its answer, and at once: a program may wait for it before it asks again.
     for raw in sys.stdin.buffer:
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        if line.strip():
-            print(preview_line(line), flush=False)
-    sys.stdout.flush()
+        print(preview_line(raw.decode("utf-8", "replace").rstrip("\r\n")), flush=True)

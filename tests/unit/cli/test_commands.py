@@ -202,8 +202,8 @@ def test_preview_answers_lines_with_lines_whatever_they_hold() -> None:
     assert result.exit_code == 0
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert answers[0] == {"id": 1, "fires": ["2026-03-08T07:00:00Z"]}
-    assert ["error" in answer for answer in answers] == [False, True, True, True]
-    assert answers[3]["id"] == 4
+    assert ["error" in answer for answer in answers] == [False, True, True, True, True]
+    assert answers[4]["id"] == 4
 
 
 @pytest.mark.parametrize(
