@@ -244,6 +244,8 @@ class Dispatcher:
 
     def _load(self, jobs: Iterable[Job]) -> None:
         broken: list[tuple[Job, str]] = []
+        held: list[Job] = []
+        times: list[int] = []
         for job in jobs:
             if self._jobs.slot_of(job.job_id) is not None or job.job_id in self._unwritten:
                 continue
@@ -256,15 +258,18 @@ class Dispatcher:
             if job.error is not None:
                 broken.append((job, job.error))
             elif first is not None and first <= self._horizon_us:
-                self._hold(job, first)
+                held.append(job)
+                times.append(first)
             else:
                 self._settle_row(job, first, {})
+        self._hold(held, times)
         if broken:
             self._set_rows_aside(broken)
 
-    def _hold(self, job: Job, next_us: int) -> None:
-        slot = self._jobs.hold(job.job_id, next_us=next_us, version=job.version, rule=job.rule, work=job.work)
-        self._wheel.arm(slot, next_us)
+    def _hold(self, jobs: Sequence[Job], times: Sequence[int]) -> None:
+        """Take jobs in that are not held, and arm them."""
+        if jobs:
+            self._wheel.arm_many(self._jobs.hold_many(jobs, times), np.array(times, np.int64))
 
     def _settle_row(self, job: Job, next_us: int | None, offsets: dict[int, int]) -> None:
         """The row named a time within the horizon and the schedule knows better: write that."""
@@ -320,10 +325,11 @@ class Dispatcher:
 
     def _arm_written(self) -> None:
         """Hold the planned jobs whose plan has been written since."""
-        for job in self._unwritten.take_written(self._writer.flushed):
-            if job.next_us <= self._horizon_us:
-                self._unwritten.forget(job.job_id)
-                self._hold(job, job.next_us)
+        planned = self._unwritten.take_written(self._writer.flushed)
+        near = [job for job in planned if job.next_us <= self._horizon_us]
+        for job in near:
+            self._unwritten.forget(job.job_id)
+        self._hold(near, [job.next_us for job in near])
 
     # ---- publishing and figures ----------------------------------------------------------------
 

@@ -6,12 +6,15 @@ and instants; all else about a job stands here, in the row of its slot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from coordinator.arrivals import Job
 from coordinator.rules import Rule
 from cronstream.records import Int64s
-from cronstream.topics import partition_of
+from cronstream.topics import partition_of, partitions_of
 
 
 class LoadedJobs:
@@ -57,6 +60,19 @@ class LoadedJobs:
         self.work[slot] = work
         return slot
 
+    def hold_many(self, jobs: Sequence[Job], next_us: Sequence[int]) -> npt.NDArray[np.int32]:
+        """Take in jobs that are not held yet, each at its time; returns their slots."""
+        slots = np.array([self._place(job.job_id, job.rule, job.work) for job in jobs], np.int32)
+        job_ids = np.array([job.job_id for job in jobs], np.int64)
+        self.job_id[slots] = job_ids
+        self.partition[slots] = partitions_of(job_ids, self._partitions)
+        self.next_us[slots] = next_us
+        self.version[slots] = [job.version for job in jobs]
+        self.grace_us[slots] = [job.rule.grace_us for job in jobs]
+        self.period_us[slots] = [job.rule.period_us for job in jobs]
+        self.schedule_id[slots] = [id(job.rule.schedule) for job in jobs]
+        return slots
+
     def release(self, slot: int) -> None:
         """Let a job go; its slot may be reused."""
         del self._slots[int(self.job_id[slot])]
@@ -65,8 +81,17 @@ class LoadedJobs:
         self._free.append(slot)
 
     def _take_slot(self, job_id: int, rule: Rule, work: bytes) -> int:
+        slot = self._place(job_id, rule, work)
+        self.job_id[slot] = job_id
+        self.partition[slot] = partition_of(job_id, self._partitions)
+        return slot
+
+    def _place(self, job_id: int, rule: Rule, work: bytes) -> int:
+        """A free slot for the job, with what is not in a column."""
         if self._free:
             slot = self._free.pop()
+            self.rule[slot] = rule
+            self.work[slot] = work
         else:
             slot = len(self.rule)
             self.rule.append(rule)
@@ -74,8 +99,6 @@ class LoadedJobs:
             if slot == len(self.job_id):
                 self._grow()
         self._slots[job_id] = slot
-        self.job_id[slot] = job_id
-        self.partition[slot] = partition_of(job_id, self._partitions)
         return slot
 
     def _grow(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from cronstream.bodies import Policy, Work
@@ -66,26 +67,67 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
 
     Raises ScheduleError for a schedule that this version cannot read.
     """
+    own_anchor = columns["anchor_us"]
+    cron = columns["cron"]
+    # Who a job is matters for hashes alone; without them a whole fleet shares its rules.
+    by_name = columns["spread_seconds"] or (cron is not None and "h" in cron.lower())
+    return _rule(
+        columns["enabled"],
+        cron,
+        columns["every_us"],
+        columns["run_at_us"],
+        columns["timezone"],
+        anchor_us if own_anchor is None else own_anchor,
+        columns["starts_at_us"],
+        columns["ends_at_us"],
+        columns["spread_seconds"],
+        columns["dst_gap"],
+        columns["dst_overlap"],
+        columns["tenant"] if by_name else "",
+        columns["name"] if by_name else "",
+        columns["misfire_policy"],
+        # Publishing takes its milliseconds: a second of lateness is nobody's misfire.
+        max(columns["misfire_grace_us"], SECOND),
+        columns["catch_up_limit"],
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _rule(
+    enabled: bool,
+    cron: str | None,
+    every_us: int | None,
+    run_at_us: int | None,
+    timezone: str,
+    anchor_us: int | None,
+    starts_at_us: int | None,
+    ends_at_us: int | None,
+    spread_seconds: int,
+    dst_gap: str,
+    dst_overlap: str,
+    tenant: str,
+    name: str,
+    misfire_policy: MisfirePolicy,
+    grace_us: int,
+    catch_up_limit: int,
+) -> Rule:
     schedule = None
-    if columns["enabled"]:
-        own_anchor = columns["anchor_us"]
+    if enabled:
         schedule = schedule_of(
-            cron=columns["cron"],
-            every_us=columns["every_us"],
-            run_at_us=columns["run_at_us"],
-            timezone=columns["timezone"],
-            anchor_us=anchor_us if own_anchor is None else own_anchor,
-            starts_at_us=columns["starts_at_us"],
-            ends_at_us=columns["ends_at_us"],
-            spread_seconds=columns["spread_seconds"],
-            dst_gap=columns["dst_gap"],
-            dst_overlap=columns["dst_overlap"],
-            tenant=columns["tenant"],
-            name=columns["name"],
+            cron=cron,
+            every_us=every_us,
+            run_at_us=run_at_us,
+            timezone=timezone,
+            anchor_us=anchor_us,
+            starts_at_us=starts_at_us,
+            ends_at_us=ends_at_us,
+            spread_seconds=spread_seconds,
+            dst_gap=dst_gap,
+            dst_overlap=dst_overlap,
+            tenant=tenant,
+            name=name,
         )
-    # Publishing takes its milliseconds: a second of lateness is nobody's misfire.
-    grace_us = max(columns["misfire_grace_us"], SECOND)
-    return Rule(schedule, columns["misfire_policy"], grace_us, columns["catch_up_limit"])
+    return Rule(schedule, misfire_policy, grace_us, catch_up_limit)
 
 
 def work_of_row(columns: Mapping[str, Any]) -> Work:
@@ -96,7 +138,7 @@ def work_of_row(columns: Mapping[str, Any]) -> Work:
         columns["name"],
         columns["handler"],
         None if payload is None else payload.encode(),
-        Policy(
+        _policy(
             columns["overlap_policy"],
             columns["max_attempts"],
             columns["backoff_seconds"],
@@ -106,3 +148,6 @@ def work_of_row(columns: Mapping[str, Any]) -> Work:
             columns["timeout_seconds"],
         ),
     )
+
+
+_policy = lru_cache(maxsize=4096)(Policy)
