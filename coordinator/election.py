@@ -134,6 +134,8 @@ class Elector:
         if self._term is not None and not self._term.over.is_set():
             raise RuntimeError(f"term {self._term.token} has not ended")
         self._released.wait()
+        if stop.is_set():  # or it would stand once more, and win what it has just given up
+            return None
         loop, stopping = self._start(), asyncio.Event()
         running = asyncio.run_coroutine_threadsafe(self._campaign(stopping), loop)
         while not concurrent.futures.wait([running], STOP_POLL_SECONDS).done:

@@ -207,6 +207,14 @@ def test_a_standby_stops_when_told(etcd: str, candidate: MakeCandidate) -> None:
     assert waiting.result(0.5) is None
 
 
+def test_who_was_told_to_stop_does_not_stand_once_more(etcd: str, prefix: str, candidate: MakeCandidate) -> None:
+    told = threading.Event()
+    told.set()
+    before = Gateway(etcd).put(f"{prefix}/else", "1")
+    assert candidate("a").elector.campaign(told) is None
+    assert Gateway(etcd).put(f"{prefix}/else", "2") == before + 1
+
+
 def test_start_and_stop_under_stress(etcd: str, prefix: str, candidate: MakeCandidate) -> None:
     threads = threading.active_count()
     for turn in range(15):
