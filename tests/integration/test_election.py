@@ -211,7 +211,7 @@ def test_who_was_told_to_stop_does_not_stand_once_more(etcd: str, prefix: str, c
     told = threading.Event()
     told.set()
     before = Gateway(etcd).put(f"{prefix}/else", "1")
-    assert candidate("a").elector.campaign(told) is None
+    assert candidate(etcd, "a").elector.campaign(told) is None
     assert Gateway(etcd).put(f"{prefix}/else", "2") == before + 1
 
 
