@@ -7,7 +7,7 @@ VENV := .venv/bin/python
 PYTEST ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check lint format up down status
+.PHONY: help install demo test test-long check lint format up down status bench bench-full
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,3 +45,9 @@ down: ## stop them; leaves nothing running (the data stays: python3.11 -m stack 
 
 status: ## what runs, where, and how large it is
 	@$(PYTHON) -m stack status
+
+bench: install ## measure every claim in under 15 minutes; .local/bench/report.json
+	@$(VENV) -m benchmarks --fresh
+
+bench-full: install ## ten million jobs, ten minutes of steady state, peers for a whole minute
+	@$(VENV) -m benchmarks --full

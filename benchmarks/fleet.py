@@ -5,8 +5,8 @@ A third of that fleet is cron, the rest intervals, most of twelve hours and more
 - *aligned*: every job keeps its kind; its cron fields and its anchor are moved so that it is due at the
   instant asked for. That is a herd.
 - *spread*: intervals keep their proportions and are sped up together until the whole fires at the rate asked
-  for, at phases drawn evenly; the cron jobs fire every N minutes with ``spread_seconds``, which draws their
-  second. 40 % of cron jobs may instead be left on the minute (``herd``).
+  for, at phases drawn evenly; the cron jobs fire every N minutes, at whole seconds spread over them; a
+  share of these may be left on the whole minute (``herd``).
 
 Rows are written as the tables' owner with the user triggers off, definitions and schedules at once: a
 million validated inserts and their planning are measured elsewhere, not paid for in every set-up.
@@ -28,6 +28,8 @@ from cronstream.schedule import TZDATA_VERSION, schedule_of
 
 SOURCE = Path(__file__).parents[1] / "demo" / "data" / "k8s_periodics.csv"
 PAYLOAD_BYTES = 256
+_TURNS = 60
+_PERIODS = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)  # minutes that divide an hour
 _HOURS = {"h": 3600, "m": 60, "s": 1}
 
 
@@ -101,23 +103,24 @@ def insert_spread(
     """
     fleet = shapes()
     wanted = count / per_second  # seconds between a job's fires, on average over rates
-    minutes = max(1, round(wanted / 60))
+    minutes = min(_PERIODS, key=lambda period: abs(period - wanted / 60))
     crons = sum(shape.cron is not None for shape in fleet)
     left = len(fleet) / wanted - crons / (minutes * 60)
     factor = sum(1 / shape.seconds for shape in fleet if shape.seconds) / left
     _shape_table(connection)
     with connection.cursor().copy("COPY shapes FROM STDIN") as copy:
-        seen = 0
-        for number, shape in enumerate(fleet):
-            if shape.seconds is None:
-                seen += 1
-                spread = 0 if seen <= herd * crons else minutes * 60
-                every = f"*/{minutes}" if minutes < 60 else "0"
-                copy.write_row((0, number, f"{every} * * * *", None, start_us, spread))
-            else:
-                copy.write_row((0, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us, 0))
+        for turn in range(_TURNS):
+            for number, shape in enumerate(fleet):
+                if shape.seconds is None:
+                    on_the_minute = number % 100 < herd * 100
+                    due_s = start_us // 1_000_000 + turn * minutes
+                    due_s += -due_s % 60 if on_the_minute else 0
+                    cron = f"{due_s % 60} {due_s // 60 % minutes}-59/{minutes} * * * *"
+                    copy.write_row((turn, number, cron, None, due_s * 1_000_000, 0))
+                else:
+                    copy.write_row((turn, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us, 0))
     due = "s.due_us + coalesce((s.every_us * random())::bigint, 0)"
-    _insert(connection, count, turns=1, due=due, schedules=schedules)
+    _insert(connection, count, turns=_TURNS, due=due, schedules=schedules)
     return 1 / factor
 
 
@@ -134,14 +137,21 @@ def insert_millions(connection: psycopg.Connection[Any], count: int, per_second:
     connection.execute(f"VACUUM (ANALYZE) {definitions}")  # type: ignore[arg-type]
     connection.execute("DROP INDEX cronstream.schedules_next_run_at")
     start_us = int(time.time() + 60 + count / 80_000) * 1_000_000
+    # A cron job is "S M-59/N * * * *" here: due at S + 60 M seconds and every N minutes from there.
     connection.execute(
         """INSERT INTO cronstream.schedules (job_id, next_run_at, version, revision, anchor, tzdata)
-           SELECT job_id, coalesce(
-                      anchor + every * ceil(greatest(0, extract(epoch FROM cronstream.instant(%(start)s) - anchor)
-                                                        / extract(epoch FROM every)))::float8,
-                      cronstream.instant(%(start)s)),
+           SELECT job_id,
+                  CASE WHEN cronstream.us(anchor) >= %(start)s THEN anchor
+                  WHEN anchor IS NOT NULL THEN cronstream.instant(cronstream.us(anchor)
+                      + ((%(start)s - cronstream.us(anchor)) / cronstream.us(every) + 1) * cronstream.us(every))
+                  ELSE cronstream.instant(%(start)s + 1000000 * ((p.base - %(start)s / 1000000) %% p.period + p.period)
+                      %% (1000000 * p.period)) END,
                   1, job_id, anchor, %(tzdata)s
-           FROM cronstream.job_definitions ORDER BY job_id""",
+           FROM cronstream.job_definitions,
+                LATERAL (SELECT split_part(cron, ' ', 1)::bigint
+                                + 60 * split_part(split_part(cron, ' ', 2), '-', 1)::bigint AS base,
+                                60 * split_part(split_part(cron, ' ', 2), '/', 2)::bigint AS period) p
+           ORDER BY job_id""",
         {"start": start_us, "tzdata": TZDATA_VERSION},
     )
     connection.execute(

@@ -30,4 +30,4 @@ ALL: dict[str, Benchmark] = {
     "full": full.run,
 }
 USUAL = tuple(name for name in ALL if name != "full")
-FULL = ("full", "wheel")
+FULL = ("wheel", "peers", "full")

@@ -2,8 +2,9 @@
 
 Like with like: what a peer *dispatches* (a message queued, a row deferred, a job handed to its pool)
 is held against our dispatch (the broker's acknowledgement), what it *executes* against our end to end
-(a worker's start). Peers that run jobs in the scheduler's own process do both at once. Each is asked
-for a minute after the instant; what it had not fired by then it cannot do at that size.
+(a worker's start). Peers that run jobs in the scheduler's own process do both at once. Each is watched
+for a minute after the instant, in the usual run for twenty seconds; a size that it did not get through in
+that time ends its turn, and its rate is that of the time it was watched.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from stack import ports
 from stack.home import Home
 
 SIZES = (1_000, 10_000, 100_000)
-MINUTE = 60.0
 _HERE = Path(__file__).parent.resolve()
 Times = npt.NDArray[np.int64]
 
@@ -40,24 +40,27 @@ class Peer:
     name: str
     does: str
     """dispatch, execute or both."""
-    fire: Callable[[Home, int], tuple[float, Times]]
+    fire: Callable[[Home, int, float], tuple[float, Times]]
 
 
 def run(report: Report, *, full: bool) -> None:
-    """All peers, then ours, in one run."""
+    """All peers, then ours, in one run; those that only run jobs elsewhere do so in the full one."""
     environment.prepare()
     home = installation.STACK.home
     for name, version in environment.versions().items():
         report.set(f"peers.version_{name}", version)
     rows: list[tuple[object, ...]] = []
     best: dict[str, float] = {}
+    watch = 60.0 if full else 20.0
     for peer in PEERS:
+        if peer.does == "execute" and not full:
+            continue
         reached = True
         for size in SIZES:
             if not reached:
-                rows.append((peer.name, peer.does, f"{size:,}", "not tried: see above", None, None, None))
+                rows.append((peer.name, peer.does, f"{size:,}", "not tried", None, None, None))
                 continue
-            at, times = peer.fire(home, size)
+            at, times = peer.fire(home, size, watch)
             found = _figures(at, times, size)
             reached = len(times) >= size
             rows.append(_row(peer.name, peer.does, size, found))
@@ -68,7 +71,7 @@ def run(report: Report, *, full: bool) -> None:
             print("  " + "  ".join(str(cell) for cell in rows[-1]), flush=True)
     ours = _ours(report, rows)
     table(
-        "jobs due at one instant, fired within the minute",
+        f"jobs due at one instant, fired within {watch:.0f} s",
         ("scheduler", "what", "jobs", "fired", "fires/s", "p50 ms", "p99 ms"),
         rows,
     )
@@ -123,43 +126,41 @@ def _setup_seconds(size: int, per_job_us: float) -> float:
     return 8 + size * per_job_us / 1e6
 
 
-def _apscheduler(home: Home, size: int) -> tuple[float, Times]:
+def _apscheduler(home: Home, size: int, watch: float) -> tuple[float, Times]:
     at = float(int(time.time() + _setup_seconds(size, 250)))
     with installation.database(home) as database:
         url = (
             f"postgresql+psycopg2://cronstream:{home.secret('postgres_password')}@127.0.0.1:{home.port('postgres')}/"
             f"{database}"
         )
-        return at, _python("apscheduler_peer", [str(size), str(at), str(at + MINUTE)], {"PEER_URL": url})
+        return at, _python("apscheduler_peer", [str(size), str(at), str(at + watch)], {"PEER_URL": url})
 
 
-def _procrastinate(mode: str) -> Callable[[Home, int], tuple[float, Times]]:
-    def fire(home: Home, size: int) -> tuple[float, Times]:
+def _procrastinate(mode: str) -> Callable[[Home, int, float], tuple[float, Times]]:
+    def fire(home: Home, size: int, watch: float) -> tuple[float, Times]:
         # It knows whole minutes only, and must be up before one begins.
         at = (time.time() + _setup_seconds(size, 150)) // 60 * 60 + 60.0
         with installation.database(home) as database:
             dsn = installation.postgres_dsn(home, database)
-            return at, _python(
-                "procrastinate_peer", [mode, str(size), str(at), str(at + MINUTE - 1)], {"PEER_DSN": dsn}
-            )
+            return at, _python("procrastinate_peer", [mode, str(size), str(at), str(at + watch - 1)], {"PEER_DSN": dsn})
 
     return fire
 
 
-def _java(kind: str) -> Callable[[Home, int], tuple[float, Times]]:
-    def fire(home: Home, size: int) -> tuple[float, Times]:
+def _java(kind: str) -> Callable[[Home, int, float], tuple[float, Times]]:
+    def fire(home: Home, size: int, watch: float) -> tuple[float, Times]:
         at = float(int(time.time() + _setup_seconds(size, 120)))
         with installation.database(home) as database:
             url = f"jdbc:postgresql://127.0.0.1:{home.port('postgres')}/{database}"
             argv = ["java", "-Xmx1g", "-cp", environment.class_path(), "peers.Main", kind, str(size)]
-            argv += [str(int(at * 1000)), str(int((at + MINUTE) * 1000))]
+            argv += [str(int(at * 1000)), str(int((at + watch) * 1000))]
             return at, _until_written(argv, {"JDBC_URL": url, "PGPASSWORD": home.secret("postgres_password")})
 
     return fire
 
 
-def _redbeat(mode: str) -> Callable[[Home, int], tuple[float, Times]]:
-    def fire(home: Home, size: int) -> tuple[float, Times]:
+def _redbeat(mode: str) -> Callable[[Home, int, float], tuple[float, Times]]:
+    def fire(home: Home, size: int, watch: float) -> tuple[float, Times]:
         folder = FOLDER / "redis"
         folder.mkdir(parents=True, exist_ok=True)
         port = ports.choose()
@@ -185,7 +186,7 @@ def _redbeat(mode: str) -> Callable[[Home, int], tuple[float, Times]]:
             if mode == "execute":
                 at_work.append([*celery, "worker", "--loglevel=ERROR", "--concurrency=2", "--without-gossip"])
             running += [_spawn(one, extra) for one in at_work]
-            counted = _follow_queue(port, size, at, mode, file)
+            counted = _follow_queue(port, size, at + watch, mode, file)
         finally:
             for process in reversed(running):
                 process.terminate()
@@ -199,13 +200,13 @@ def _redbeat(mode: str) -> Callable[[Home, int], tuple[float, Times]]:
     return fire
 
 
-def _follow_queue(port: int, size: int, at: float, mode: str, file: Path) -> Times:
+def _follow_queue(port: int, size: int, until: float, mode: str, file: Path) -> Times:
     """In mode dispatch the queue's length, a hundred times a second; else what the workers wrote."""
     import socket
 
     times: list[int] = []
     with socket.create_connection(("127.0.0.1", port)) as redis:
-        while time.time() < at + MINUTE:
+        while time.time() < until:
             time.sleep(0.01 if mode == "dispatch" else 0.5)
             if mode == "dispatch":
                 redis.sendall(b"LLEN celery\r\n")
