@@ -24,6 +24,7 @@ from cronstream.settings import StreamsSettings
 from streams.kafka import Membership, Transport
 from streams.lane import Lane
 from streams.recovery import Tables
+from streams.running import Running
 from streams.stages import Admitting, Send, Settling, Stage
 from streams.tables import OPTIONS, PartitionTable
 
@@ -50,6 +51,7 @@ class StreamsApp(faust.App):
         self.counts: Counter[str] = Counter()
         self.recovered_rows = 0
         self.lanes: dict[TP, Lane] = {}
+        self._running = Running(clock)
         super().__init__(app_id(settings), **options)
 
     def _new_transport(self) -> Any:
@@ -85,6 +87,12 @@ class StreamsApp(faust.App):
         outcomes = self.settings.topics.outcomes
         return frozenset(tp.partition for tp in self.lanes if self.lane_of(outcomes, tp.partition) is not None)
 
+    def running(self) -> int | None:
+        """How many runs of the owned partitions are under way; None until that was counted."""
+        outcomes = self.settings.topics.outcomes
+        changes = {tp.partition: lane.running for tp, lane in self.lanes.items() if tp.topic == outcomes}
+        return self._running.total(changes)
+
     async def take(self, event: Any) -> None:
         """Hand an event to its partition's lane; waits while the lane is full."""
         message = event.message
@@ -111,6 +119,7 @@ class StreamsApp(faust.App):
             elif tp.topic == topics.outcomes:
                 table = PartitionTable(self, self.tables[JOBS], tp.partition)
                 stage = Settling(topics, table.get)
+                self._running.begin(tp.partition, table.values())
             else:
                 continue
             self.lanes[tp] = lane = Lane(
@@ -126,6 +135,7 @@ class StreamsApp(faust.App):
 
     async def close_lanes(self) -> None:
         """The partitions are someone else's soon: end what is under way and commit it."""
+        await self._running.stop()
         await asyncio.gather(*(lane.finish(FINISH_SECONDS) for lane in self.lanes.values()))
         if self.lanes:
             try:

@@ -70,6 +70,8 @@ class Lane:
         """How many records came in."""
         self.ended = 0
         """How many of them are through."""
+        self.running = 0
+        """By how many the runs under way became more since it was opened."""
         self._stage = stage
         self._table = table
         self._send = send
@@ -155,4 +157,5 @@ class Lane:
                 continue
             self._table.store(effects.rows, logged)
             self._counts.update(effects.counts)
+            self.running += effects.running
             return

@@ -30,9 +30,9 @@ class Settlement:
     poison: list[tuple[int, str]] = field(default_factory=list)
     """Items that cannot be read, by index, and why: to the dead-letter topic."""
     ended: dict[Kind, int] = field(default_factory=dict)
-    """How many attempts ended how; those already known are not counted."""
+    """How many attempts ended how, and jobs were deleted (CANCEL); those already known are not counted."""
     running: int = 0
-    """By how many the runs under way became more."""
+    """By how many the runs under way became more, of those that the statuses keep."""
 
 
 def settle(known: Callable[[int], JobStatus | None], batch: Batch, offset: int) -> Settlement:
@@ -53,12 +53,15 @@ def settle(known: Callable[[int], JobStatus | None], batch: Batch, offset: int) 
         except PoisonItem as error:
             result.poison.append((index, str(error)))
             continue
+        result.running += changed.running - status.running
         result.statuses[job_id] = msgspec.structs.replace(changed, offset=offset)
     return result
 
 
 def _apply(status: JobStatus, item: Item, result: Settlement) -> JobStatus:
     if item.kind is Kind.CANCEL:
+        if not status.deleted:
+            result.ended[Kind.CANCEL] = result.ended.get(Kind.CANCEL, 0) + 1
         return msgspec.structs.replace(status, deleted=True)
     if item.kind is Kind.SKIPPED:
         skip = skip_of(item.body)
@@ -95,7 +98,6 @@ def _merge(status: JobStatus, new: RunStatus, tenant: str, name: str, weight: in
             return msgspec.structs.replace(status, runs=tuple(filled if run is old else run for run in status.runs))
         return status
     counts = status.counts
-    result.running += (kind is Kind.STARTED) - (old is not None and old.kind == Kind.STARTED)
     if kind is not Kind.STARTED:
         result.ended[kind] = result.ended.get(kind, 0) + weight
         counts = tuple(

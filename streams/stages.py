@@ -16,7 +16,7 @@ import numpy as np
 from cronstream import dead_letters
 from cronstream.clock import SECOND
 from cronstream.dead_letters import Headers, Record
-from cronstream.records import Batch, PoisonRecord, Source
+from cronstream.records import Batch, Kind, PoisonRecord, Source
 from cronstream.topics import Topics
 from streams import status, window
 from streams.admission import admit
@@ -24,6 +24,17 @@ from streams.settlement import settle
 from streams.status import JobStatus
 
 Rows = Callable[[bytes], bytes | None]
+
+_COUNTED_AS = {Kind.CANCEL: "cancelled", **{kind: kind.name.lower() for kind in status.COUNTED}}
+COUNTERS = (
+    "admitted",
+    "published_twice",
+    "refused_old_leader",
+    "records_repeated",
+    "unreadable",
+    *_COUNTED_AS.values(),
+)
+"""What the effects count, since the process began; operations.md says what each means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,8 @@ class Effects:
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
     """Rows of the stage's table to write, or with None to delete."""
     counts: Counter[str] = field(default_factory=Counter)
+    running: int = 0
+    """By how many the runs under way become more."""
 
 
 class Stage(Protocol):
@@ -80,11 +93,11 @@ class Admitting:
             if out is not None:
                 effects.sends.append(_dead_letter(self._topics, record, out, reason, error))
         effects.counts.update(
+            # What goes to outcomes is counted where it is settled.
             admitted=_size(admission.attempts),
-            skipped=_size(admission.outcomes),
-            refused=_size(admission.refused),
-            duplicates=admission.duplicates,
-            again=int(admission.again),
+            refused_old_leader=_size(admission.refused),
+            published_twice=admission.duplicates,
+            records_repeated=int(admission.again),
         )
         return effects
 
@@ -106,9 +119,9 @@ class Settling:
             out = batch.select(np.array([index for index, _ in settlement.poison], np.intp))
             why = settlement.poison[0][1]
             effects.sends.append(_dead_letter(self._topics, record, out, dead_letters.POISON_ITEM, why))
-            effects.counts["poison"] = len(settlement.poison)
-        effects.counts.update({kind.name.lower(): count for kind, count in settlement.ended.items()})
-        effects.counts["running"] = settlement.running
+            effects.counts["unreadable"] = len(settlement.poison)
+        effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settlement.ended.items()})
+        effects.running = settlement.running
         return effects
 
     def _known(self, job_id: int) -> JobStatus | None:
@@ -119,7 +132,7 @@ class Settling:
 def set_aside(topics: Topics, record: Record, reason: str, error: str) -> Effects:
     """The whole record to the dead-letter topic, as it was read."""
     headers = dead_letters.headers_of(record, reason, error, "streams")
-    return Effects([Send(topics.dead_letter, record.key, record.value, headers)], {}, Counter(poison=1))
+    return Effects([Send(topics.dead_letter, record.key, record.value, headers)], {}, Counter(unreadable=1))
 
 
 def _set_aside(topics: Topics, record: Record, error: PoisonRecord) -> Effects:

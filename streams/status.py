@@ -48,6 +48,11 @@ class JobStatus(msgspec.Struct, array_like=True, frozen=True):
     counts: tuple[int, ...] = (0,) * len(COUNTED)
     runs: tuple[RunStatus, ...] = ()
 
+    @property
+    def running(self) -> int:
+        """How many of the runs kept are under way."""
+        return sum(run.kind == Kind.STARTED for run in self.runs)
+
     def encode(self) -> bytes:
         """The row's value in the table."""
         return _encoder.encode(self)
@@ -67,7 +72,7 @@ def shown(job_id: int, status: JobStatus) -> dict[str, Any]:
     """The JSON that ``GET /jobs/{job_id}`` answers with."""
     runs = sorted(status.runs, key=lambda run: (run.scheduled, run.request_id), reverse=True)
     latest = status.runs[-1].kind if status.runs else None
-    running = sum(run.kind == Kind.STARTED for run in runs)
+    running = status.running
     if status.deleted:
         state = "deleted"
     elif running:

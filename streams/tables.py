@@ -39,10 +39,13 @@ class PartitionTable:
         return value
 
     def values(self) -> Iterator[bytes]:
-        """All rows' values, by key."""
-        for key, value in self._store._db_for_partition(self._partition).items():
-            if key != self._store.offset_key:
-                yield value
+        """All rows' values, by key, as they are at the call whatever is written afterwards.
+
+        The iterator keeps the store open: drop it before the partition goes.
+        """
+        rows = self._store._db_for_partition(self._partition).items()
+        own: bytes = self._store.offset_key
+        return (value for key, value in rows if key != own)
 
     async def log(self, rows: Mapping[bytes, bytes | None]) -> int | None:
         """Write to the changelog; returns once the broker has acknowledged every row."""

@@ -24,13 +24,13 @@ from cronstream.topics import partition_of
 from streams import status
 from streams.app import JOBS, StreamsApp
 from streams.owners import Owners
+from streams.stages import COUNTERS
 from streams.status import JobStatus
 from streams.tables import PartitionTable
 
 FORWARDED = "X-Cronstream-Forwarded"
 FORWARD_SECONDS = 2.0
 RETRY_AFTER = {"Retry-After": "1"}
-COUNTERS = ("admitted", "skipped", "refused", "duplicates", "running", "succeeded", "failed", "timed_out", "lost")
 
 
 class Moving(Exception):
@@ -99,9 +99,8 @@ class StatusPages:
         return _json(body) if trusted else _json(body, 503, RETRY_AFTER)
 
     async def stats(self, _: web.Request) -> web.Response:
-        """Counters since the process began."""
-        counts = self._app.counts
-        return _json({**dict.fromkeys(COUNTERS, 0), **counts})
+        """Counters since the process began, and the runs under way now: null while they are being counted."""
+        return _json({**dict.fromkeys(COUNTERS, 0), **self._app.counts, "running": self._app.running()})
 
     def _known(self, job_id: int) -> JobStatus | None:
         """The job's status, surely current. Raises Moving."""

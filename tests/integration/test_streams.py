@@ -185,11 +185,13 @@ def test_triggers_become_attempts_once_and_the_rest_is_accounted_for(
     assert streams.get(f"/jobs/{three}")[1].get("state") == "skipped"
     assert streams.get(f"/jobs/{two}")[1].get("state") == "deleted"
     stats = streams.get("/stats")[1]
-    assert {name: stats[name] for name in ("admitted", "duplicates", "refused", "poison")} == {
+    assert {name: stats[name] for name in ("admitted", "published_twice", "refused_old_leader", "unreadable", "skipped", "cancelled")} == {
         "admitted": 3,
-        "duplicates": 2,
-        "refused": 1,
-        "poison": 1,
+        "published_twice": 2,
+        "refused_old_leader": 1,
+        "unreadable": 1,
+        "skipped": 1,
+        "cancelled": 1,
     }
 
 
