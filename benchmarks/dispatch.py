@@ -16,7 +16,7 @@ import os
 import pstats
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,8 @@ class CountedPublisher(Publisher):
     kept: list[Batches]
     seconds: float
 
-    def publish(self, batches: Batches) -> dict[int, int]:
+    def publish(self, batches: Iterable[tuple[int, Batch]]) -> dict[int, int]:
+        batches = list(batches)
         began = time.perf_counter()
         offsets = super().publish(batches)
         self.seconds += time.perf_counter() - began

@@ -177,7 +177,10 @@ class Bench:
     def until_loaded(self, node: str = "c1", within: float = 120) -> float:
         """Wait until the leader has read its whole horizon; the seconds it took from now."""
         began = time.monotonic()
-        until(lambda: self.figures(node).get("loaded_through"), within=within, every=0.1, says=self.tail(node))
+        try:
+            until(lambda: self.figures(node).get("loaded_through"), within=within, every=0.1)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; {node}'s last lines:\n{self.tail(node)}") from None
         return time.monotonic() - began
 
     def tail(self, node: str) -> str:

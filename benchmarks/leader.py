@@ -9,7 +9,7 @@ the time from an edit's commit until its job is held in the wheel to FILE.armed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -55,12 +55,12 @@ class RecordedDispatcher(Dispatcher):
         for edit in edits:
             self._committed[edit.job_id] = edit.changes[-1].committed_us
 
-    def _hold(self, job: Job, next_us: int) -> None:
-        super()._hold(job, next_us)
-        committed_us = self._committed.pop(job.job_id, None)
-        if committed_us is not None:
+    def _hold(self, jobs: Sequence[Job], times: Sequence[int]) -> None:
+        super()._hold(jobs, times)
+        if self._committed:
             now_us = self._clock.now_us()
-            self._armed.record(now_us // 1_000_000, np.array([now_us - committed_us], np.int64))
+            committed = [self._committed.pop(job.job_id) for job in jobs if job.job_id in self._committed]
+            self._armed.record(now_us // 1_000_000, now_us - np.array(committed, np.int64))
 
 
 def read(file: Path) -> dict[int, list[npt.NDArray[np.int32]]]:
