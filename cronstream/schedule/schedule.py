@@ -18,7 +18,8 @@ from weakref import WeakValueDictionary
 from cronstream.schedule.compiled import DST_GAP, DST_OVERLAP, SECOND_US, CompiledCron, choice, compile_cron
 from cronstream.schedule.cron import SPREAD_WORD, hash_key, hash_word
 from cronstream.schedule.errors import ScheduleError
-from cronstream.schedule.interval import Every, Once, check_every
+from cronstream.schedule.instants import utc_text
+from cronstream.schedule.interval import LAST_US, Every, Once, check_every
 from cronstream.schedule.zones import zone_of
 
 Source = CompiledCron | Every | Once
@@ -167,13 +168,25 @@ def schedule_of(
             source = Once(run_at_us)
     schedule = Schedule.of(source, offset_us=offset_us, starts_at_us=starts_at_us, ends_at_us=ends_at_us)
     if (starts_at_us is not None or ends_at_us is not None) and schedule.next_after(_LONG_AGO_US) is None:
-        raise ScheduleError(
-            given[0],
-            "a schedule outside its bounds",
-            "a scheduled time between starts_at and ends_at",
-            "as it is, the job would never fire",
-        )
+        raise _never_fires(schedule)
     return schedule
+
+
+def _never_fires(schedule: Schedule) -> ScheduleError:
+    """Of bounds that hold no scheduled time: what to move, and where to."""
+    hint = "as it is, the job would never fire"
+    starts_at_us, ends_at_us = schedule.starts_at_us, schedule.ends_at_us
+    from_text = "" if starts_at_us is None else utc_text(starts_at_us)
+    to_text = "" if ends_at_us is None else utc_text(ends_at_us)
+    if isinstance(schedule.source, Once):
+        bounds = " and ".join(filter(None, (from_text and f"from {from_text} on", to_text and f"up to {to_text}")))
+        spread = f", with its spread of {schedule.offset_us // SECOND_US} s" if schedule.offset_us else ""
+        return ScheduleError("run_at", utc_text(schedule.source.run_at_us), f"an instant {bounds}{spread}", hint)
+    first_us = Schedule(schedule.source, schedule.offset_us, starts_at_us, None).next_after(_LONG_AGO_US)
+    if not to_text or first_us is None or first_us >= LAST_US:
+        return ScheduleError("starts_at", from_text or "nothing", "an earlier instant", hint)
+    since = f" from starts_at {from_text} on" if from_text else ""
+    return ScheduleError("ends_at", to_text, f"{utc_text(first_us)} or later, the first scheduled time{since}", hint)
 
 
 _LONG_AGO_US = -(2**62)

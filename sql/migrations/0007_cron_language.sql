@@ -7,6 +7,7 @@
 --     cron_explain    why an item that does not read does not
 --     cron_mask       what a field means: plain values and hashes as bits
 --     cron_days       what the day fields mean together; cron_day_matches asks it about a day
+--     cron_within     can it fire between two bounds
 
 -- What is wrong: the field ("cron" when no single one is), the part of it, what is allowed, the remedy.
 CREATE TYPE cronstream.cron_problem AS (field text, part text, allowed text, remedy text);
@@ -310,14 +311,78 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- The six fields of a valid expression, as they are written.
+CREATE FUNCTION cronstream.cron_fields(cron text) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    texts text[] := array_remove(string_to_array(replace(cron, E'\t', ' '), ' '), '');
+BEGIN
+    IF cardinality(texts) = 1 THEN
+        texts := string_to_array(CASE upper(texts[1] COLLATE "C")
+            WHEN '@HOURLY' THEN '0 * * * *' WHEN '@WEEKLY' THEN '0 0 * * 0' WHEN '@MONTHLY' THEN '0 0 1 * *'
+            WHEN '@YEARLY' THEN '0 0 1 1 *' WHEN '@ANNUALLY' THEN '0 0 1 1 *' ELSE '0 0 * * *' END, ' ');
+    END IF;
+    RETURN CASE WHEN cardinality(texts) = 5 THEN '0'::text || texts ELSE texts END;
+END $$;
+
+-- Can a valid expression fire from one instant to another, both included? False is sure, true is not:
+-- more than 400 days are not walked, and a zone other than UTC stands for all of them.
+CREATE FUNCTION cronstream.cron_within(
+    cron text, tenant text, name text, timezone text, earliest timestamptz, latest timestamptz) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    -- wall seconds since 1970; zones lie from 12 hours behind to 14 ahead, and a gap moves a time by two at most
+    low     CONSTANT bigint := ceil(extract(epoch FROM earliest)) - CASE timezone WHEN 'UTC' THEN 0 ELSE 15 * 3600 END;
+    high    CONSTANT bigint := floor(extract(epoch FROM latest)) + CASE timezone WHEN 'UTC' THEN 0 ELSE 17 * 3600 END;
+    fields  text[];
+    key     bytea;
+    days    cronstream.cron_days;
+    seconds bigint;
+    minutes bigint;
+    hours   bigint;
+    today   date;
+    second  bigint;  -- of the minute: the first one, and how many
+    many    bigint;
+BEGIN
+    IF high - low > 400 * 86400 THEN
+        RETURN true;
+    END IF;
+    fields := string_to_array(upper(array_to_string(cronstream.cron_fields(cron), ' ') COLLATE "C"), ' ');
+    key := cronstream.hash_key(tenant, name);
+    days := cronstream.cron_days(fields[4], fields[5], fields[6], key);
+    seconds := cronstream.cron_mask(1, fields[1], key);
+    minutes := cronstream.cron_mask(2, fields[2], key);
+    hours := cronstream.cron_mask(3, fields[3], key);
+    FOR day IN floor(low / 86400.0)::int..floor(high / 86400.0)::int LOOP
+        today := date '1970-01-01' + day;
+        CONTINUE WHEN days.months >> extract(month FROM today)::int & 1 = 0 OR NOT cronstream.cron_day_matches(
+            days, extract(day FROM today)::int,
+            extract(day FROM date_trunc('month', today::timestamp) + interval '1 month -1 day')::int,
+            extract(dow FROM today)::int);
+        FOR minute IN 0..1439 LOOP
+            CONTINUE WHEN hours >> minute / 60 & 1 = 0 OR minutes >> minute % 60 & 1 = 0;
+            second := greatest(low - day * 86400::bigint - minute * 60, 0);
+            many := least(high - day * 86400::bigint - minute * 60, 59) - second + 1;
+            CONTINUE WHEN second > 59 OR many < 1;
+            IF seconds >> second::int & ((1::bigint << many::int) - 1) <> 0 THEN
+                RETURN true;
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN false;
+END $$;
+
 -- True, or raises through refuse().
 CREATE FUNCTION cronstream.check_cron(cron text, tenant text, name text) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
     p CONSTANT cronstream.cron_problem := cronstream.cron_problem(cron, tenant, name);
 BEGIN
-    IF p.field IS NOT NULL THEN
-        PERFORM cronstream.refuse('cron',
+    IF p.allowed = 'an expression that some date matches' THEN
+        RETURN cronstream.refuse('cron', 'never fires: no date matches it', cron,
+            format('Allowed: %s; %s. To park a job, set enabled = false.', p.allowed, p.remedy));
+    ELSIF p.field IS NOT NULL THEN
+        RETURN cronstream.refuse('cron',
             CASE WHEN p.field = 'cron' THEN 'is not a cron expression' ELSE format('is not a cron expression: its %s is not allowed', p.field) END,
             -- a control or a look-alike sign does not get into logs and terminals this way
             regexp_replace(cron, '[^ -~]', '?', 'g'),

@@ -112,20 +112,6 @@ BEGIN
                 ELSE 'does not fire for it (dst_gap)' END;
 END $$;
 
--- The six fields of a valid expression, as they are written.
-CREATE FUNCTION cronstream.cron_fields(cron text) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-DECLARE
-    texts text[] := array_remove(string_to_array(replace(cron, E'\t', ' '), ' '), '');
-BEGIN
-    IF cardinality(texts) = 1 THEN
-        texts := string_to_array(CASE upper(texts[1] COLLATE "C")
-            WHEN '@HOURLY' THEN '0 * * * *' WHEN '@WEEKLY' THEN '0 0 * * 0' WHEN '@MONTHLY' THEN '0 0 1 * *'
-            WHEN '@YEARLY' THEN '0 0 1 1 *' WHEN '@ANNUALLY' THEN '0 0 1 1 *' ELSE '0 0 * * *' END, ' ');
-    END IF;
-    RETURN CASE WHEN cardinality(texts) = 5 THEN '0'::text || texts ELSE texts END;
-END $$;
-
 -- The sentences about a job at an instant.
 CREATE FUNCTION cronstream.cron_notices(
     cron text, tenant text, name text, timezone text, dst_gap text, seen timestamptz) RETURNS text[]

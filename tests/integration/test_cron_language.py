@@ -101,7 +101,9 @@ def test_an_insert_is_accepted_or_refused_as_python_does(conn: Conn, cron: str, 
     if problem is None:
         insert(conn, cron)
         return
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron is not a cron expression") as refusal:
+    with pytest.raises(
+        psycopg.errors.InvalidParameterValue, match=r"cron (is not a cron expression|never fires)"
+    ) as refusal:
         insert(conn, cron)
     diag = refusal.value.diag
     assert (diag.schema_name, diag.table_name, diag.column_name) == ("cronstream", "job_definitions", "cron")
@@ -148,7 +150,7 @@ def test_every_given_invalid_definition_is_refused_by_sql(conn: Conn, case: dict
         ("0 0 * * mo", "its day of week", "It has 'mo' as day of week.", "0-7, SUN-SAT"),
         ("0\u00a00 * * *", "is not a cron", "cron is '0?0 * * *'. It has U+00A0.", "ASCII letters"),
         ("* * * *", "is not a cron", "cron is '* * * *'.", "this has 4 fields"),
-        ("0 0 30 2 *", "is not a cron", "cron is '0 0 30 2 *'.", "it would never fire"),
+        ("0 0 30 2 *", "cron never fires", "cron is '0 0 30 2 *'.", "never meet"),
         ("@every 5m", "is not a cron", "cron is '@every 5m'.", "an interval goes into every"),
     ],
 )  # fmt: skip
@@ -168,7 +170,7 @@ def test_a_hash_that_never_meets_a_date_is_refused_for_that_job_alone(conn: Conn
     names = [f"job {n}" for n in range(40)]
     assert 0 < agree(conn, [("0 0 31 H *", "tenant", name) for name in names]) < 40
     insert(conn, "0 0 31 H(4-5) *", next(n for n in names if python_says("0 0 31 H(4-5) *", "default", n) is None))
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="not a cron expression"):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron never fires"):
         insert(conn, "0 0 31 H(4-5) *", next(n for n in names if python_says("0 0 31 H(4-5) *", "default", n)))
 
 

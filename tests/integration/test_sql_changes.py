@@ -89,7 +89,7 @@ def test_an_update_that_changes_nothing_writes_nothing(conn: Conn) -> None:
     add(conn, "a")
     add(conn, "b")
     before = conn.execute("SELECT revision, updated_at FROM cronstream.job_definitions ORDER BY job_id").fetchall()
-    assert conn.execute("UPDATE cronstream.job_definitions SET name = name, revision = 1").rowcount == 2
+    assert conn.execute("UPDATE cronstream.job_definitions SET name = name, revision = revision").rowcount == 2
     conn.execute("UPDATE cronstream.job_definitions SET name = 'c' WHERE false")
     conn.execute("DELETE FROM cronstream.job_definitions WHERE false")
     assert len(changes(conn)) == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from cronstream.schedule import schedule_of
 from sql.migrate import migrate
 from tests.support.endpoints import Endpoints
 
@@ -66,7 +69,14 @@ GOOD: list[dict[str, Any]] = [
     {"name": "quoted 'name' — with \" signs"},
     {"handler": "http", "payload": Jsonb(URL)},
     {"handler": "http", "payload": Jsonb({"url": "HTTP://[::1]:80/x?y=z#f", "method": "PUT", "headers": {"a": "b"}})},
+    {"handler": "http", "payload": Jsonb({"url": "https://user:pass@example.org:8443?q", "body": [1, None]})},
     {"handler": "command", "payload": Jsonb({"argv": ["/bin/true", "", "ü"]})},
+    {"handler": "command", "payload": Jsonb({"argv": ["cat"], "env": {"LEVEL": "9"}, "stdin": "5"})},
+    {"payload": Jsonb({"any": {"key": 5}})},
+    {"run_at": "2026-01-01Z", "starts_at": "2026-01-01Z", "ends_at": "2026-01-01T00:00:01Z"},
+    {"cron": "@daily", "starts_at": "2026-01-01T01:00Z", "ends_at": "2026-01-02T00:00Z"},
+    {"every": "1 hour", "anchor": "2026-01-01Z", "starts_at": "2026-01-01T00:00:01Z", "ends_at": "2026-01-01T01:00Z"},
+    {"every": "1 hour", "ends_at": "9999-01-01Z"},
     {"payload": None},
     {"payload": Jsonb(None)},
     {"payload": Jsonb({"x": "y" * 65_000})},
@@ -87,10 +97,14 @@ def test_a_good_definition_is_accepted(conn: Conn, columns: dict[str, Any]) -> N
 
 # column named in the error, what was written, what the message says
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("cron", {"cron": None}, "only schedule"),
-    ("cron", {"cron": "* * * * *", "every": "1 minute"}, "only schedule"),
-    ("every", {"every": "1 minute", "run_at": "2030-01-01Z"}, "only schedule"),
-    ("cron", {"cron": "* * * * *", "every": "1 minute", "run_at": "2030-01-01Z"}, "only schedule"),
+    ("cron", {"cron": None}, "exactly one of cron, every and run_at must be set"),
+    ("cron", {"cron": "* * * * *", "every": "1 minute"}, "exactly one of cron, every and run_at must be set"),
+    ("every", {"every": "1 minute", "run_at": "2030-01-01Z"}, "exactly one of cron, every and run_at must be set"),
+    (
+        "cron",
+        {"cron": "* * * * *", "every": "1 minute", "run_at": "2030-01-01Z"},
+        "exactly one of cron, every and run_at must be set",
+    ),
     ("cron", {"cron": ""}, "not a cron expression"),
     ("cron", {"cron": "* * * *"}, "not a cron expression"),
     ("cron", {"cron": "* * * * * * *"}, "not a cron expression"),
@@ -99,6 +113,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("cron", {"cron": "１５ * * * *"}, "not a cron expression"),
     ("cron", {"cron": "0\u00a00 * * *"}, "not a cron expression"),
     ("cron", {"cron": "0 " * 2000 + "0 0 0 0"}, "not a cron expression"),
+    ("cron", {"cron": "0 0 30 2 *"}, "cron never fires"),
     ("every", {"every": "0.999999 seconds"}, "shorter than one second"),
     ("every", {"every": "-5 minutes"}, "shorter than one second"),
     ("every", {"every": "1 month"}, "months or years"),
@@ -114,6 +129,21 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("starts_at", {"starts_at": "-infinity"}, "out of range"),
     ("ends_at", {"ends_at": "infinity"}, "out of range"),
     ("ends_at", {"starts_at": "2026-01-01Z", "ends_at": "2026-01-01Z"}, "not after starts_at"),
+    ("run_at", {"run_at": "2026-01-01Z", "starts_at": "2026-01-01T00:00:01Z"}, "is not within starts_at and ends_at"),
+    ("run_at", {"run_at": "2026-01-01Z", "ends_at": "2025-01-01Z"}, "is not within starts_at and ends_at"),
+    ("ends_at", {"cron": "@daily", "starts_at": "2026-01-01T01:00Z", "ends_at": "2026-01-01T02:00Z"}, "leaves no time"),
+    ("ends_at", {"every": "1 hour", "anchor": "2026-01-01Z", "ends_at": "2025-12-31Z"}, "is before the first time"),
+    (
+        "ends_at",
+        {
+            "every": "1 hour",
+            "anchor": "2026-01-01Z",
+            "starts_at": "2026-01-02T00:00:01Z",
+            "ends_at": "2026-01-02T00:59Z",
+        },
+        "leaves no time for every",
+    ),
+    ("ends_at", {"every": "2 hours", "ends_at": "2020-01-01Z"}, "is over"),
     ("timezone", {"timezone": "Mars/Olympus"}, "not an IANA time zone"),
     ("timezone", {"timezone": "europe/berlin"}, "not an IANA time zone"),
     ("timezone", {"timezone": "posix/Europe/Berlin"}, "not an IANA time zone"),
@@ -138,10 +168,39 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("payload", {"handler": "http", "payload": Jsonb({"url": "ftp://example.org"})}, "absolute http or https url"),
     ("payload", {"handler": "http", "payload": Jsonb({"url": "http://"})}, "absolute http or https url"),
     ("payload", {"handler": "http", "payload": Jsonb({"url": "http://a b/"})}, "absolute http or https url"),
-    ("payload", {"handler": "http", "payload": Jsonb({**URL, "method": "STEAL"})}, "unknown method"),
-    ("payload", {"handler": "http", "payload": Jsonb({**URL, "method": None})}, "unknown method"),
-    ("payload", {"handler": "http", "payload": Jsonb({**URL, "headers": ["a"]})}, "object of strings"),
-    ("payload", {"handler": "http", "payload": Jsonb({**URL, "headers": {"a": 1}})}, "object of strings"),
+    (
+        "payload",
+        {"handler": "http", "payload": Jsonb({**URL, "method": "STEAL"})},
+        "payload.method is an unknown method",
+    ),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "method": None})}, "payload.method is an unknown method"),
+    (
+        "payload",
+        {"handler": "http", "payload": Jsonb({**URL, "headers": ["a"]})},
+        "payload.headers must be an object of strings",
+    ),
+    (
+        "payload",
+        {"handler": "http", "payload": Jsonb({**URL, "headers": {"a": 1}})},
+        "payload.headers must be an object of strings",
+    ),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": "http://127.0.0.1:/"})}, "absolute http or https url"),
+    (
+        "payload",
+        {"handler": "http", "payload": Jsonb({"url": "http://127.0.0.1:65536/"})},
+        "absolute http or https url",
+    ),
+    ("payload", {"handler": "http", "payload": Jsonb({"url": "http://:80/"})}, "absolute http or https url"),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "metod": "PUT"})}, 'does not know: "metod"'),
+    ("payload", {"handler": "http", "payload": Jsonb({**URL, "x" * 500: "y" * 500})}, "does not know"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": ["x"], "timeout": 5})}, 'does not know: "timeout"'),
+    (
+        "payload",
+        {"handler": "command", "payload": Jsonb({"argv": ["x"], "stdin": 5})},
+        "payload.stdin must be a string",
+    ),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": ["x"], "env": {"A": 1}})}, "payload.env must be"),
+    ("payload", {"handler": "command", "payload": Jsonb({"argv": ["x"], "env": {"A=B": "1"}})}, "payload.env must be"),
     ("payload", {"handler": "command", "payload": Jsonb({})}, "non-empty list of strings"),
     ("payload", {"handler": "command", "payload": None}, "non-empty list of strings"),
     ("payload", {"handler": "command", "payload": Jsonb({"argv": []})}, "non-empty list of strings"),
@@ -151,27 +210,27 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("payload", {"handler": "command", "payload": Jsonb({"argv": [""]})}, "non-empty list of strings"),
     ("payload", {"handler": "command", "payload": Jsonb({"argv": [None]})}, "non-empty list of strings"),
     ("payload", {"payload": Jsonb({"x": "y" * 65_536})}, "more than 65536"),
-    ("misfire_policy", {"misfire_policy": "fire_now"}, "not allowed"),
-    ("misfire_grace", {"misfire_grace": "-1 second"}, "not allowed"),
-    ("misfire_grace", {"misfire_grace": "367 days"}, "not allowed"),
-    ("catch_up_limit", {"catch_up_limit": 0}, "not allowed"),
-    ("catch_up_limit", {"catch_up_limit": 10001}, "not allowed"),
-    ("overlap_policy", {"overlap_policy": "kill"}, "not allowed"),
-    ("dst_gap", {"dst_gap": "both"}, "not allowed"),
-    ("dst_overlap", {"dst_overlap": "shift"}, "not allowed"),
-    ("spread_seconds", {"spread_seconds": -1}, "not allowed"),
-    ("spread_seconds", {"spread_seconds": 86401}, "not allowed"),
-    ("max_attempts", {"max_attempts": 0}, "not allowed"),
-    ("backoff_seconds", {"backoff_seconds": -0.1}, "not allowed"),
-    ("backoff_seconds", {"backoff_seconds": float("nan")}, "not allowed"),
-    ("backoff_factor", {"backoff_factor": 0.5}, "not allowed"),
-    ("backoff_factor", {"backoff_factor": float("inf")}, "not allowed"),
-    ("max_backoff", {"max_backoff": "24 hours 1 second"}, "not allowed"),
-    ("max_backoff", {"max_backoff": "1 month"}, "not allowed"),
-    ("jitter", {"jitter": ""}, "not allowed"),
-    ("timeout_seconds", {"timeout_seconds": 0}, "not allowed"),
-    ("timeout_seconds", {"timeout_seconds": float("nan")}, "not allowed"),
-    ("timeout_seconds", {"timeout_seconds": float("-inf")}, "not allowed"),
+    ("misfire_policy", {"misfire_policy": "fire_now"}, "must be one of FIRE_NOW, SKIP, CATCH_UP"),
+    ("misfire_grace", {"misfire_grace": "-1 second"}, "must be from 0 to 1 day"),
+    ("misfire_grace", {"misfire_grace": "367 days"}, "must be from 0 to 1 day"),
+    ("catch_up_limit", {"catch_up_limit": 0}, "must be from 1 to 10000"),
+    ("catch_up_limit", {"catch_up_limit": 10001}, "must be from 1 to 10000"),
+    ("overlap_policy", {"overlap_policy": "kill"}, "must be one of allow, queue, skip"),
+    ("dst_gap", {"dst_gap": "both"}, "must be one of auto, shift, skip"),
+    ("dst_overlap", {"dst_overlap": "shift"}, "must be one of"),
+    ("spread_seconds", {"spread_seconds": -1}, "must be from 0 to 86400"),
+    ("spread_seconds", {"spread_seconds": 86401}, "must be from 0 to 86400"),
+    ("max_attempts", {"max_attempts": 0}, "must be from 1 to 1000"),
+    ("backoff_seconds", {"backoff_seconds": -0.1}, "must be from 0 to 86400"),
+    ("backoff_seconds", {"backoff_seconds": float("nan")}, "must be from 0 to 86400"),
+    ("backoff_factor", {"backoff_factor": 0.5}, "must be from 1 to 100"),
+    ("backoff_factor", {"backoff_factor": float("inf")}, "must be from 1 to 100"),
+    ("max_backoff", {"max_backoff": "24 hours 1 second"}, "must be from 0 to 24 hours"),
+    ("max_backoff", {"max_backoff": "1 month"}, "must be from 0 to 24 hours"),
+    ("jitter", {"jitter": ""}, "must be one of full, equal, none"),
+    ("timeout_seconds", {"timeout_seconds": 0}, "must be more than 0 and at most 86400"),
+    ("timeout_seconds", {"timeout_seconds": float("nan")}, "must be more than 0 and at most 86400"),
+    ("timeout_seconds", {"timeout_seconds": float("-inf")}, "must be more than 0 and at most 86400"),
 ]
 
 
@@ -185,9 +244,12 @@ def test_a_bad_definition_is_refused_with_column_detail_and_hint(
     assert diag.column_name == column
     assert (diag.schema_name, diag.table_name) == ("cronstream", "job_definitions")
     assert diag.message_detail is not None
-    assert diag.message_detail.startswith(f"{column} is ")
+    assert diag.message_detail.startswith((f"{column} is ", f"{column}.", "None of them", "Set are"))
     assert len(diag.message_detail) < 300
     assert diag.message_hint
+    assert not {"SELECT", "statement"} & set((diag.context or "").split()), (
+        "the context names functions and quotes no statement"
+    )
 
 
 @pytest.mark.parametrize(("column", "columns", "says"), BAD, ids=str)
@@ -255,7 +317,7 @@ def test_a_job_id_is_neither_chosen_nor_changed(conn: Conn) -> None:
 
 
 def test_revision_and_times_are_the_trigger_s_own(conn: Conn) -> None:
-    job_id = insert(conn, revision=-5, created_at="2000-01-01Z", updated_at="2000-01-01Z")
+    job_id = insert(conn, created_at="2000-01-01Z", updated_at="2000-01-01Z")
     query = (
         "SELECT revision, created_at > '2001-01-01', updated_at > '2001-01-01'"
         " FROM cronstream.job_definitions WHERE job_id = %s"
@@ -264,11 +326,77 @@ def test_revision_and_times_are_the_trigger_s_own(conn: Conn) -> None:
     assert first is not None
     assert first[0] > 0
     assert first[1:] == (True, True)
-    conn.execute("UPDATE cronstream.job_definitions SET revision = 1, created_at = '2000-01-01Z', spread_seconds = 1")
+    conn.execute("UPDATE cronstream.job_definitions SET created_at = '2000-01-01Z', spread_seconds = 1")
     second = conn.execute(query, (job_id,)).fetchone()
     assert second is not None
     assert second[0] > first[0]
     assert second[1:] == (True, True)
+
+
+def test_a_revision_is_neither_chosen_nor_changed(conn: Conn) -> None:
+    insert(conn)
+    for statement in (
+        "UPDATE cronstream.job_definitions SET revision = 77",
+        "INSERT INTO cronstream.job_definitions (revision, name, cron, handler) VALUES (7, 'b', '@daily', 'log')",
+    ):
+        refusal = pytest.raises(psycopg.errors.InvalidParameterValue, match="revision is set by the database")
+        with refusal, conn.transaction():
+            conn.execute(statement)  # type: ignore[arg-type]
+    conn.execute("UPDATE cronstream.job_definitions SET revision = revision, spread_seconds = 1")
+
+
+@pytest.mark.parametrize(
+    ("columns", "near"),
+    [
+        ({"handler": "http", "payload": Jsonb({**URL, "metod": "PUT"})}, "Did you mean method? Known: url, method,"),
+        ({"handler": "http", "payload": Jsonb({**URL, "header": {}})}, "Did you mean headers?"),
+        ({"handler": "http", "payload": Jsonb({**URL, "method": "get"})}, "Did you mean GET?"),
+        ({"handler": "http", "payload": Jsonb({**URL, "retries": 3})}, "Known: url, method, headers, body."),
+        ({"handler": "command", "payload": Jsonb({"argv": ["x"], "environment": {}})}, "Did you mean env?"),
+        ({"misfire_policy": "fire_now"}, "Did you mean FIRE_NOW? Left out, it is FIRE_NOW."),
+        ({"max_attempts": 0}, "Left out, it is 5."),
+    ],
+    ids=str,
+)
+def test_what_was_probably_meant_is_named(conn: Conn, columns: dict[str, Any], near: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal:
+        insert(conn, **columns)
+    hint = str(refusal.value.diag.message_hint)
+    assert hint.startswith(near)
+    assert hint.count("Did you mean") == near.count("Did you mean")
+
+
+def test_an_ended_job_can_still_be_edited(conn: Conn) -> None:
+    insert(conn, every="1 hour")
+    conn.execute("UPDATE cronstream.job_definitions SET ends_at = now() - interval '1 second'")
+    conn.execute("UPDATE cronstream.job_definitions SET payload = '{}', spread_seconds = 3")
+
+
+def test_bounds_are_refused_only_where_python_finds_no_time_in_them(conn: Conn) -> None:
+    chance = Random(12)
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    crons = ("@daily", "30 2 * * *", "*/20 9-17 * * 1-5", "0 0 29 2 *", "15 30 4 L * *", "H H * * *", "0 0 1 */3 *")
+    refused = 0
+    for number in range(400):
+        cron, zone = chance.choice(crons), chance.choice(("UTC", "UTC", "America/New_York", "Pacific/Kiritimati"))
+        starts = begin + timedelta(seconds=chance.randrange(400 * 86_400), microseconds=chance.choice((0, 1, 999_999)))
+        ends = starts + timedelta(seconds=chance.choice((1, 3_600, 86_399, 86_400, 10 * 86_400, 40 * 86_400)))
+        spread = chance.choice((0, 0, 7_200))
+        name = f"job {number}"
+        us = [round((at - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1)) for at in (starts, ends)]
+        first = schedule_of(
+            cron=cron, timezone=zone, spread_seconds=spread, tenant="default", name=name, starts_at_us=us[0]
+        )
+        following = first.next_after(us[0] - 1)
+        held = following is not None and following <= us[1]
+        try:
+            with conn.transaction():
+                insert(conn, name=name, cron=cron, timezone=zone, starts_at=starts, ends_at=ends, spread_seconds=spread)
+            assert held or zone != "UTC", (cron, starts, ends, spread)
+        except psycopg.errors.InvalidParameterValue:
+            refused += 1
+            assert not held, (cron, zone, starts, ends, spread)
+    assert refused > 50
 
 
 def test_a_least_privileged_user_defines_jobs_and_sees_nothing_else(database: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cronstream.schedule import Schedule, ScheduleError, next_for_all, schedule_of
@@ -72,7 +74,8 @@ def test_a_burst_asks_each_distinct_schedule_once() -> None:
         ({"run_at_us": 5, "dst_overlap": "x"}, "dst_overlap"),
         ({"run_at_us": 5, "ends_at_us": 4}, "run_at"),
         ({"run_at_us": 5, "starts_at_us": 6}, "run_at"),
-        ({"cron": "0 0 1 1 *", "starts_at_us": NOON, "ends_at_us": NOON + HOUR}, "cron"),
+        ({"cron": "0 0 1 1 *", "starts_at_us": NOON, "ends_at_us": NOON + HOUR}, "ends_at"),
+        ({"every_us": HOUR, "anchor_us": NOON, "ends_at_us": NOON - 1}, "ends_at"),
         ({"cron": "@daily", "starts_at_us": 6, "ends_at_us": 5}, "ends_at"),
         ({"cron": "@daily", "spread_seconds": -1}, "spread_seconds"),
         ({"cron": "@daily", "spread_seconds": 86_401}, "spread_seconds"),
@@ -83,6 +86,19 @@ def test_columns_that_mean_nothing_are_refused_by_name(columns: dict, field: str
     with pytest.raises(ScheduleError) as caught:
         schedule_of(**columns)
     assert caught.value.field == field
+
+
+def test_bounds_without_a_time_are_refused_readably() -> None:
+    """It is the reason in history where SQL could not tell."""
+    with pytest.raises(ScheduleError) as caught:
+        schedule_of(cron="@daily", starts_at_us=NOON + HOUR, ends_at_us=NOON + 2 * HOUR)
+    assert re.fullmatch(
+        r'ends_at: "[-0-9]+T14:00:00Z" is not allowed; '
+        r"allowed: [-0-9]+T00:00:00Z or later, the first scheduled time from starts_at [-0-9]+T13:00:00Z on",
+        str(caught.value),
+    )
+    with pytest.raises(ScheduleError, match=r"allowed: an instant up to 1970-01-01T00:00:00Z$"):
+        schedule_of(run_at_us=5, ends_at_us=0)
 
 
 def test_searches_end() -> None:
