@@ -32,7 +32,13 @@ def variables(environ: Mapping[str, str] | None = None, file: Path = ENV_FILE) -
 
 def settings(model: type[Model]) -> Model:
     """The settings of this call. Raises SettingsError."""
-    return read_settings(model, variables())
+    found = variables()
+    if not any(found.get(name) for name in _SERVERS):
+        raise SettingsError(
+            f"the stack is down: `make up` starts it ({PREFIX}POSTGRES is not set, and there is no {ENV_FILE} in this "
+            "folder, which `make up` writes)"
+        )
+    return read_settings(model, found)
 
 
 @contextmanager

@@ -9,10 +9,16 @@ import click
 
 
 class Failure(click.ClickException):
-    """One line on standard error; exit status 1."""
+    """One line on standard error; exit status 1: something is wrong."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         print(f"cronstream: {self.message}", file=file or sys.stderr)
+
+
+class Misuse(Failure):
+    """One line on standard error; exit status 2: what was written on the command line means nothing."""
+
+    exit_code = 2
 
 
 def one_line(text: object) -> str:
@@ -30,10 +36,9 @@ def explain(error: Exception) -> Failure | None:
     if isinstance(error, Failure):
         return error
     if isinstance(error, SettingsError):
-        hint = " (`make up` writes .local/env, which is read in its folder)" if "is not set" in str(error) else ""
-        return Failure(f"{one_line(error)}{hint}")
+        return Failure(one_line(error))
     if isinstance(error, ScheduleError):
-        return Failure(error.sentence())
+        return Misuse(error.sentence())
     if isinstance(error, SchemaError):
         return Failure(one_line(error))
     return _explain_postgres(error) or _explain_others(error)

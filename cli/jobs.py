@@ -10,19 +10,27 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres
 from cli.output import json_option, print_fields, print_json, print_table, span, text
-from cli.references import Job, find
+from cli.references import Job, Named, find
 from cli.runs import history, print_runs
 from sql.queries import load
 
 queries = load("cli")
 _LAST_RUNS = 10
+_SHOWN_FIRST = frozenset(
+    "job_id tenant name cron every run_at timezone next_run_at version anchor planned_anchor".split()  # noqa: SIM905
+)
+_NOT_YET: dict[str, object] = {
+    "overlap_policy": "allow",  # which is what happens
+    **dict.fromkeys(("max_attempts", "backoff_seconds", "backoff_factor", "max_backoff", "jitter")),
+}
 
 
 @click.group()
 def jobs() -> None:
     """Show and edit job definitions.
 
-    A JOB is an id, tenant/name, or the bare name of a job of tenant "default".
+    A JOB is an id, tenant/name, or the bare name of a job of tenant "default"; one whose name is
+    digits is default/12.
     """
 
 
@@ -64,7 +72,7 @@ def show(job: str, as_json: bool) -> None:
         with connection.cursor(row_factory=dict_row) as cursor:
             definition = cursor.execute(queries["show_job"], {"job_id": found.job_id}).fetchone()
         assert definition is not None
-        runs = history(connection, job_id=found.job_id, most=_LAST_RUNS)
+        runs = history(connection, Named(found.job_id, []), most=_LAST_RUNS)
     if as_json:
         print_json({**definition, "runs": runs})
         return
@@ -75,8 +83,10 @@ def show(job: str, as_json: bool) -> None:
         "schedule": f"{when(definition)}, {definition['timezone']}",
         "next run": _next(definition),
     }
-    done = {"job_id", "tenant", "name", "cron", "every", "run_at", "timezone", "next_run_at", "version"}
-    fields.update((key.replace("_", " "), value) for key, value in definition.items() if key not in done)
+    if definition["every"] is not None:
+        fields["counts from"] = _counts_from(definition)
+    rest = {key: value for key, value in definition.items() if key not in _SHOWN_FIRST}
+    fields.update((key.replace("_", " "), _stored(key, value)) for key, value in rest.items())
     print_fields(fields)
     print()
     print_runs(runs, nothing="no runs yet")
@@ -129,6 +139,18 @@ def _report(found: list[Job], changed: set[int], words: tuple[str, str], as_json
 
 def _identity(job: Job) -> dict[str, object]:
     return {"job_id": job.job_id, "tenant": job.tenant, "name": job.name}
+
+
+def _counts_from(row: dict[str, Any]) -> str:
+    if row["anchor"] is not None:
+        return text(row["anchor"])
+    planned = row["planned_anchor"]
+    return "the commit, which no leader has planned yet" if planned is None else f"{text(planned)} (the commit)"
+
+
+def _stored(column: str, value: object) -> object:
+    """What runs carry and nobody obeys yet says so."""
+    return f"{text(value)} (stored; not acted on yet)" if column in _NOT_YET and value != _NOT_YET[column] else value
 
 
 def when(row: dict[str, Any]) -> str:

@@ -6,12 +6,15 @@ a client takes longer to import than most commands run.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
-from cli.errors import explain
+from cli.errors import Misuse, explain
+from cronstream import __version__
 
 _COMMANDS = {
     "setup": "cli.setup:setup",
@@ -46,9 +49,37 @@ class Commands(click.Group):
                 raise
             raise failure from error
 
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """As click's, but misuse is one line as every failure is."""
+        if not standalone_mode:
+            return super().main(args, prog_name, standalone_mode=False, **extra)
+        try:
+            status = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as help_asked:
+            help_asked.show()
+            sys.exit(help_asked.exit_code)
+        except click.UsageError as error:
+            command = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+            failure = Misuse(f"{error.format_message()}{command}")
+            failure.show()
+            sys.exit(failure.exit_code)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("cronstream: interrupted", err=True)
+            sys.exit(130)
+        sys.exit(status if isinstance(status, int) else 0)
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="cronstream", prog_name="cronstream")
+@click.version_option(__version__, prog_name="cronstream")
 def cli() -> None:
     """Cron at scale, driven by change data capture.
 

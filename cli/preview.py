@@ -54,6 +54,8 @@ def preview(
     echo '{"id": 1, "expr": "@daily", "after": "2026-01-01T00:00:00Z"}' | cronstream preview --jsonl
 
     Instants that a clock change moves from a wall time that does not exist are marked.
+
+    A line of --jsonl without "after" is answered from now on, as the option is.
     """
     if jsonl:
         if expr is not None or every is not None:
@@ -92,10 +94,13 @@ def preview(
         )
         return
     if fires:
-        print_table(
-            ("UTC", tz, ""),
-            ((fire.utc, fire.local, "moved by a clock change" if fire.moved else "") for fire in fires),
-        )
+        if tz == "UTC":
+            print_table(("UTC",), ((fire.utc,) for fire in fires))
+        else:
+            print_table(
+                ("UTC", tz, ""),
+                ((fire.utc, fire.local, "moved by a clock change" if fire.moved else "") for fire in fires),
+            )
     elif count:
         raise Failure(f"nothing fires after {utc_text(after_us)}")
     for notice in notices:
@@ -106,4 +111,5 @@ def _answer_lines() -> None:
     # Bytes that are no UTF-8 make a line that is no JSON, and never an end of the whole. Every line has
     # its answer, and at once: a program may wait for it before it asks again.
     for raw in sys.stdin.buffer:
-        print(preview_line(raw.decode("utf-8", "replace").rstrip("\r\n")), flush=True)
+        now_us = SystemClock().wall_us()
+        print(preview_line(raw.decode("utf-8", "replace").rstrip("\r\n"), now_us=now_us), flush=True)

@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres
 from cli.errors import Failure
+from cli.groups import look_at_group
 from cli.topics import admin, partition_counts
 from connectors.config import connector_name
 from connectors.connect_api import ConnectApi
@@ -54,7 +55,7 @@ def probe_leader(settings: Installation) -> dict[str, Any]:
         return {**known, "figures": get_json(leader.address, "/stats")}
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Failure(
-            f"{leader.node} at {leader.address} leads since {leader.since} but does not answer: {error}"
+            f"{leader.node} at {leader.address} leads since {leader.since} but does not answer: {why(error)}"
         ) from error
 
 
@@ -83,13 +84,25 @@ def probe_streams(settings: Installation) -> dict[str, Any]:
         try:
             figures = get_json(address, "/stats")
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Failure(f"the process at {address} owns partitions but does not answer: {error}") from error
+            raise Failure(f"the process at {address} owns partitions but does not answer: {why(error)}") from error
         for name, value in figures.items():
             if isinstance(value, int | float):
                 totals[name] = totals.get(name, 0) + value
     if unowned:
         raise Failure(f"partitions without an owner: {', '.join(unowned)} (moving, or no process is left for them)")
     return {"addresses": addresses, "figures": totals}
+
+
+def probe_workers(settings: Installation) -> dict[str, Any]:
+    """Who is in the workers' group, and how many attempts wait. Raises Failure when nobody is."""
+    group = f"{settings.installation}-workers"
+    return look_at_group(settings, group, settings.topics.attempts, "worker", PROBE_SECONDS)
+
+
+def probe_history(settings: Installation) -> dict[str, Any]:
+    """Who is in the history sinks' group, and how many outcomes wait. Raises Failure when nobody is."""
+    group = f"{settings.installation}-history"
+    return look_at_group(settings, group, settings.topics.outcomes, "history sink", PROBE_SECONDS)
 
 
 def get_json(address: str, path: str, timeout_seconds: float = PROBE_SECONDS) -> dict[str, Any]:
@@ -105,6 +118,15 @@ def get_json(address: str, path: str, timeout_seconds: float = PROBE_SECONDS) ->
         return page
     finally:
         connection.close()
+
+
+def why(error: Exception) -> str:
+    """What an error of ``get_json`` says to people."""
+    if isinstance(error, TimeoutError):
+        return f"nothing within {PROBE_SECONDS:g} s"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
 
 
 async def _owners(settings: Installation) -> dict[int, str | None]:

@@ -11,13 +11,14 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres
 from cli.output import json_option, print_json, print_table, span
-from cli.references import find
+from cli.references import Named, find_history
 from cronstream.clock import SystemClock, to_datetime
 from cronstream.schedule import ScheduleError, parse_every
 from cronstream.schedule.instants import parse_instant
 from sql.queries import load
 
 queries = load("cli")
+ANY_JOB = Named(None, [])
 OUTCOMES = ("succeeded", "failed", "timed_out", "lost", "skipped", "cancelled")
 
 
@@ -53,29 +54,36 @@ def runs() -> None:
 def list_runs(job: str | None, state: str | None, since: datetime | None, limit: int, as_json: bool) -> None:
     """List attempts and skipped runs, newest scheduled time first.
 
-    With JOB (an id, or tenant/name) only that job's.
+    With JOB (an id, or tenant/name) only that job's; also of one that was deleted, or was called so.
+
+    \b
+    LATE         from the scheduled time to the handler's start
+    PUBLISHED +  from the scheduled time to its publication by the leader
+    TOOK         the handler
     """
     with postgres() as connection:
-        job_id = find(connection, job).job_id if job is not None else None
-        rows = history(connection, job_id=job_id, outcome=state, since=since, most=limit + 1)
+        named, defined = find_history(connection, job) if job is not None else (ANY_JOB, True)
+        rows = history(connection, named, outcome=state, since=since, most=limit + 1)
     if as_json:
         print_json(rows[:limit])
     else:
         print_runs(rows[:limit], nothing="no runs")
+    if not defined:
+        click.echo(f"(no job is {job} any more: this is what history has of it)", err=True)
     if len(rows) > limit:
         click.echo(f"(the newest {limit}; --limit shows more)", err=True)
 
 
 def history(
     connection: psycopg.Connection[Any],
+    named: Named,
     *,
-    job_id: int | None = None,
     outcome: str | None = None,
     since: datetime | None = None,
     most: int,
 ) -> list[dict[str, Any]]:
     """Rows of ``job_runs``."""
-    parameters = {"job_id": job_id, "outcome": outcome, "since": since, "most": most}
+    parameters = {**named.parameters, "outcome": outcome, "since": since, "most": most}
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(queries["list_runs"], parameters).fetchall()
 
@@ -85,7 +93,7 @@ def print_runs(rows: list[dict[str, Any]], *, nothing: str) -> None:
     if not rows:
         print(nothing)
         return
-    header = ("SCHEDULED (UTC)", "JOB", "NAME", "ATTEMPT", "STATE", "LATE", "TOOK", "WORKER", "REMARK")
+    header = ("SCHEDULED (UTC)", "JOB", "NAME", "ATTEMPT", "STATE", "LATE", "PUBLISHED +", "TOOK", "WORKER", "REMARK")
     print_table(
         header,
         (
@@ -95,6 +103,7 @@ def print_runs(rows: list[dict[str, Any]], *, nothing: str) -> None:
                 f"{row['tenant']}/{row['name']}",
                 row["attempt"] or None,
                 row["outcome"],
+                _between(row["scheduled_time"], row["started_at"]),
                 _between(row["scheduled_time"], row["published_at"] if row["attempt"] else None),
                 _between(row["started_at"], row["finished_at"]),
                 row["worker"],

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -13,8 +14,16 @@ import click
 from cli.environment import settings
 from cli.errors import explain, one_line
 from cli.output import json_option, print_json, span, text
-from cli.probes import probe_capture, probe_kafka, probe_leader, probe_postgres, probe_streams
-from cronstream.settings import CaptureSettings
+from cli.probes import (
+    probe_capture,
+    probe_history,
+    probe_kafka,
+    probe_leader,
+    probe_postgres,
+    probe_streams,
+    probe_workers,
+)
+from cronstream.settings import CaptureSettings, CoordinatorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +43,16 @@ def status(as_json: bool) -> None:
     Exit status 1 when a part is down; the others are shown all the same.
     """
     chosen = settings(CaptureSettings)
+    horizon_seconds = settings(CoordinatorSettings).horizon_seconds
     parts = look(
         {
             "postgres": probe_postgres,
             "kafka": lambda: probe_kafka(chosen),
             "capture": lambda: probe_capture(chosen),
-            "leader": lambda: probe_leader(chosen),
+            "leader": lambda: {**probe_leader(chosen), "horizon_seconds": horizon_seconds},
             "streams": lambda: probe_streams(chosen),
+            "workers": lambda: probe_workers(chosen),
+            "history": lambda: probe_history(chosen),
         }
     )
     down = [part.name for part in parts if part.answer is None]
@@ -64,9 +76,8 @@ def look(probes: dict[str, Callable[[], dict[str, Any]]]) -> list[Part]:
             return Part(name, probes[name]())
         except Exception as error:
             failure = explain(error)
-            return Part(
-                name, None, one_line(failure.message if isinstance(failure, click.ClickException) else repr(error))
-            )
+            # Whatever it is, the other parts are worth their lines; a bug shows its kind.
+            return Part(name, None, one_line(failure.message if failure else f"{type(error).__name__}: {error}"))
 
     with ThreadPoolExecutor(len(probes)) as pool:
         return list(pool.map(one, probes))
@@ -110,9 +121,20 @@ def _leader(answer: dict[str, Any]) -> list[str]:
     lines = [f"{answer['node']} at {answer['address']}, token {answer['token']}, since {answer['since']}"]
     if figures.get("published") is None:
         return [*lines, "taking office"]
-    loaded = f"{figures['loaded']:,} jobs loaded, {figures['published']:,} triggers published"
-    late = f"lateness p50 {_ms(figures.get('lateness_p50_ms'))}, p99 {_ms(figures.get('lateness_p99_ms'))}"
-    return [*lines, loaded, f"{late}; capture lag {_ms(figures.get('capture_lag_ms'))}"]
+    jobs = "1 job" if figures["loaded"] == 1 else f"{figures['loaded']:,} jobs"
+    within = span(timedelta(seconds=answer["horizon_seconds"]))
+    return [
+        *lines,
+        f"{jobs} loaded (due within the next {within}); {figures['published']:,} triggers published in this term",
+        "in the last minute: "
+        + _quantiles("scheduled time to the broker's acknowledgement", figures, "lateness", "nothing was due"),
+        "in the last minute: " + _quantiles("an edit's commit to the leader", figures, "capture_lag", "no edit"),
+    ]
+
+
+def _quantiles(what: str, figures: dict[str, Any], name: str, nothing: str) -> str:
+    p50, p99 = (figures.get(f"{name}_{share}_ms") for share in ("p50", "p99"))
+    return nothing if p50 is None or p99 is None else f"{what} p50 {p50:.1f} ms, p99 {p99:.1f} ms"
 
 
 def _streams(answer: dict[str, Any]) -> list[str]:
@@ -120,8 +142,10 @@ def _streams(answer: dict[str, Any]) -> list[str]:
     return [f"at {', '.join(answer['addresses'])}", figures]
 
 
-def _ms(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.1f} ms"
+def _group(answer: dict[str, Any]) -> list[str]:
+    behind = {partition: count for partition, count in answer["backlog_by_partition"].items() if count}
+    where = f" (by partition: {', '.join(f'{one}: {count:,}' for one, count in behind.items())})" if behind else ""
+    return [f"{', '.join(answer['members'])}; backlog {answer['backlog']:,}{where}"]
 
 
 _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
@@ -130,4 +154,6 @@ _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "capture": _capture,
     "leader": _leader,
     "streams": _streams,
+    "workers": _group,
+    "history": _group,
 }

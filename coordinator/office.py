@@ -114,6 +114,7 @@ class Office:
             return {}
         now_second = self._database_clock.now_us() // 1_000_000
         p50, p99 = dispatcher.lateness.quantiles_ms(now_second, (0.5, 0.99))
+        lag_p50, lag_p99 = dispatcher.capture_lag.quantiles_ms(now_second, (0.5, 0.99))
         return {
             "token": dispatcher.token,
             "seconds_in_office": round((self._clock.boot_ns() - self._began_ns) / 1e9, 3),
@@ -126,6 +127,8 @@ class Office:
             "lateness_p50_ms": p50,
             "lateness_p99_ms": p99,
             "capture_lag_ms": dispatcher.capture_lag_ms,
+            "capture_lag_p50_ms": lag_p50,
+            "capture_lag_p99_ms": lag_p99,
             "capture_missed": reader.capture_missed,
             "writes_waiting": writer.waiting,
             "oldest_write_seconds": round(writer.waiting_seconds(), 3),

@@ -11,8 +11,8 @@ holds:
     {"id": 3, "expr": null}
     {"id": 3, "error": "cron: NoneType value is not allowed; …"}
 
-`tz` defaults to UTC, `count` to 5, `anchor` to `after`; `dst_gap`, `dst_overlap`, `tenant` and
-`name` (for H) may be given as in a definition.
+`tz` defaults to UTC, `count` to 5, `after` to the given now, `anchor` to `after`; `dst_gap`,
+`dst_overlap`, `tenant` and `name` (for H) may be given as in a definition.
 """
 
 from __future__ import annotations
@@ -76,8 +76,10 @@ def _count(record: dict[str, Any]) -> int:
     return count
 
 
-def _fires(record: dict[str, Any]) -> list[str]:
-    after_us = parse_instant("after", record.get("after"))
+def _fires(record: dict[str, Any], now_us: int | None) -> list[str]:
+    asked = "after" in record or now_us is None
+    after_us = parse_instant("after", record.get("after")) if asked else now_us
+    assert after_us is not None
     count = _count(record)
     every_us = anchor_us = None
     cron = record.get("expr")
@@ -103,15 +105,18 @@ def _no_constant(text: str) -> Never:
     raise ValueError(f"{text} is not JSON")
 
 
-def preview_line(line: str) -> str:
-    """The answer to one line, without its newline. Raises nothing, whatever the line holds."""
+def preview_line(line: str, *, now_us: int | None = None) -> str:
+    """The answer to one line, without its newline. Raises nothing, whatever the line holds.
+
+    ``now_us`` stands for an ``after`` that is left out; without it that is an error.
+    """
     answer: dict[str, object] = {"id": None}
     try:
         record = json.loads(line, parse_constant=_no_constant)
         if not isinstance(record, dict):
             raise ScheduleError("line", record, "a JSON object with id, expr or every, tz, after, count")
         answer["id"] = record.get("id")
-        answer["fires"] = _fires(record)
+        answer["fires"] = _fires(record, now_us)
     except ScheduleError as error:
         answer["error"] = error.sentence()
     except (ValueError, RecursionError):

@@ -32,12 +32,25 @@ RETURNING job_id
 -- Delete definitions; their history stays.
 DELETE FROM cronstream.job_definitions WHERE job_id = ANY (%(job_ids)s) RETURNING job_id
 
+-- name: suggest_jobs
+-- Jobs of any tenant with that name, in any case.
+SELECT tenant, name FROM cronstream.job_definitions WHERE lower(name) = ANY (%(names)s::text[])
+ORDER BY tenant, name LIMIT %(most)s::bigint
+
+-- name: has_history
+-- Is there any row of a job that was deleted or renamed: by its id, or by what it was called?
+SELECT EXISTS (
+    SELECT FROM cronstream.job_runs
+    WHERE job_id = %(job_id)s::bigint
+       OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
+
 -- name: list_runs
--- History, newest scheduled time first.
+-- History, newest scheduled time first; of a job by its id, or by what it was called then.
 SELECT job_id, tenant, name, scheduled_time, request_id, attempt, outcome, reason, first_time, run_count,
        published_at, started_at, finished_at, worker, fencing_token, error, output
 FROM cronstream.job_runs
 WHERE (%(job_id)s::bigint IS NULL OR job_id = %(job_id)s)
+  AND (%(tenants)s::text[] IS NULL OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
   AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
   AND (%(since)s::timestamptz IS NULL OR scheduled_time >= %(since)s)
 ORDER BY scheduled_time DESC, job_id, request_id, attempt DESC

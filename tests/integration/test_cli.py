@@ -117,8 +117,17 @@ def test_setup_makes_everything_once(bare: Command) -> None:
 
     status = bare("status")
     shown = {line.split()[0]: line.split()[1] for line in status.stdout.splitlines() if not line.startswith(" ")}
-    assert shown == {"postgres": "ok", "kafka": "ok", "capture": "ok", "leader": "DOWN", "streams": "DOWN"}
-    assert status.stderr == "cronstream: down: leader, streams\n"
+    assert shown == {
+        "postgres": "ok",
+        "kafka": "ok",
+        "capture": "ok",
+        "leader": "DOWN",
+        "streams": "DOWN",
+        "workers": "DOWN",
+        "history": "DOWN",
+    }
+    assert status.stderr == "cronstream: down: leader, streams, workers, history\n"
+    assert "nobody is in the group" in status.stdout
 
 
 def test_jobs_are_listed_by_tenant_and_state(cronstream: Command, database: psycopg.Connection[Any], job: int) -> None:
@@ -178,8 +187,30 @@ def test_runs_are_listed_newest_first_and_filtered(
     assert len(cronstream.json("runs", "list", "billing/nightly", "--since", "4h")) == 2
     assert len(cronstream.json("runs", "list", job, "--state", "failed")) == 1
     line = cronstream("runs", "list", "--limit", "1").stdout.splitlines()[1].split()
-    assert line[1:] == [str(job), "billing/nightly", "1", "succeeded", "20.0ms", "950.0ms", "worker-1", "-"]
+    assert line[1:] == [str(job), "billing/nightly", "1", "succeeded", "50.0ms", "20.0ms", "950.0ms", "worker-1", "-"]
     assert "there is no job" in cronstream.refusal("runs", "list", "nobody/nothing")
+
+
+def test_history_is_shown_of_a_job_that_was_deleted_or_renamed(
+    cronstream: Command, database: psycopg.Connection[Any], job: int
+) -> None:
+    database.execute(RAN, {"job_id": job, "outcome": "succeeded", "error": None, "hours": 1})
+    database.execute("UPDATE cronstream.job_definitions SET name = 'weekly'")
+    assert len(cronstream.json("runs", "list", "billing/nightly")) == 1
+    assert len(cronstream.json("runs", "list", "billing/weekly")) == 1
+    cronstream("jobs", "delete", job)
+    for reference in ("billing/nightly", job):
+        result = cronstream("runs", "list", reference)
+        assert len(result.stdout.splitlines()) == 2
+        assert f"no job is {reference} any more" in result.stderr
+    assert cronstream("runs", "list", job, "--state", "failed").stdout == "no runs\n"
+    assert "there is no job 99, and no history of one" in cronstream.refusal("runs", "list", 99)
+
+
+def test_a_job_of_another_tenant_is_suggested(cronstream: Command, job: int) -> None:
+    said = cronstream.refusal("jobs", "show", "Nightly")
+    assert said == "cronstream: there is no job Nightly (did you mean billing/nightly?)"
+    assert "did you mean billing/nightly?" in cronstream.refusal("jobs", "pause", "biling/nightly")
 
 
 def test_status_counts_definitions_and_open_edits(cronstream: Command, job: int) -> None:
@@ -194,16 +225,21 @@ def test_status_counts_definitions_and_open_edits(cronstream: Command, job: int)
 def test_status_shows_who_leads_and_what_streams_count(installation: TestInstallation, cronstream: Command) -> None:
     installation.start("coordinator", "the-leader")
     installation.start("streams", "streams-1")
+    installation.start("workers", "worker-1")
+    installation.start("streams.sink", "sink-1")
 
     def both() -> Any:
         answer = json.loads(cronstream("status", "--json").stdout)
-        return answer if "figures" in answer["leader"] and "figures" in answer["streams"] else None
+        figures = "figures" in answer["leader"] and "figures" in answer["streams"]
+        return answer if figures and all("members" in answer[part] for part in ("workers", "history")) else None
 
     answer = eventually(both, within=60, every=0.5, says="a leader and a streams process answer")
     assert answer["leader"]["node"] == "the-leader"
     assert answer["leader"]["token"] > 0
     assert answer["streams"]["figures"]["admitted"] == 0
+    assert (answer["workers"]["members"], answer["history"]["members"]) == (["worker-1"], ["sink-1"])
     shown = cronstream("status").stdout
+    assert "worker-1; backlog 0" in shown
     assert f"the-leader at {answer['leader']['address']}, token {answer['leader']['token']}" in shown
 
 

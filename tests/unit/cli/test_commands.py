@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import cli
+from cronstream import __version__
 from cronstream.schedule import TZDATA_VERSION
 
 COMMANDS = [
@@ -83,17 +84,43 @@ def test_every_command_has_json(command: list[str]) -> None:
     assert "--json" in run(*command, "--help").stdout
 
 
-def test_an_unknown_command_is_refused() -> None:
-    result = run("frobnicate")
+def test_the_version_is_known_without_an_installed_package() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"cronstream, version {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["jobs", "list", "--limit", "0"], "--limit"),
+        (["runs", "list", "--frob"], "No such option"),
+        (["jobs", "show"], "Missing argument 'JOB'"),
+        (["runs", "list", "--since", "yesterday"], "neither how long ago"),
+        (["preview", "61 * * * *"], 'minute: "61" is not allowed'),
+        (["preview", "@daily", "--tz", "Mars/Phobos"], 'timezone: "Mars/Phobos"'),
+        (["preview", "@daily", "--after", "yesterday"], 'after: "yesterday"'),
+        (["preview", "--every", "1 month"], "every: "),
+        (["preview"], "give either a cron EXPR"),
+    ],
+)
+def test_misuse_is_one_line_and_exit_status_2(arguments: list[str], says: str) -> None:
+    result = run(*arguments)
+    assert says in failed_with_one_line(result)
     assert result.exit_code == 2
-    assert "No such command 'frobnicate'" in result.stderr
+
+
+def test_what_is_wrong_is_exit_status_1(nowhere: dict[str, str]) -> None:
+    assert run("jobs", "list", env=nowhere).exit_code == 1
+    assert run("jobs", "list").exit_code == 1, "no server is named"
 
 
 @pytest.mark.parametrize(
     "command", [["jobs", "list"], ["jobs", "pause", "1"], ["runs", "list"], ["setup"], ["status"], ["doctor"]]
 )
-def test_a_missing_variable_is_named(command: list[str]) -> None:
-    assert "CRONSTREAM_POSTGRES is not set" in failed_with_one_line(run(*command))
+def test_without_a_server_s_name_the_stack_is_down(command: list[str]) -> None:
+    said = failed_with_one_line(run(*command))
+    assert said.startswith("cronstream: the stack is down: `make up` starts it (CRONSTREAM_POSTGRES is not set")
 
 
 def test_an_unknown_variable_is_named_with_the_one_that_was_meant(nowhere: dict[str, str]) -> None:
@@ -115,9 +142,11 @@ def test_status_says_which_parts_are_down(nowhere: dict[str, str]) -> None:
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [
-        [part, "DOWN"] for part in ("postgres", "kafka", "capture", "leader", "streams")
+        [part, "DOWN"] for part in ("postgres", "kafka", "capture", "leader", "streams", "workers", "history")
     ]
-    assert result.stderr == "cronstream: down: postgres, kafka, capture, leader, streams\n"
+    assert result.stderr == "cronstream: down: postgres, kafka, capture, leader, streams, workers, history\n"
+    assert "Failure(" not in result.stdout
+    assert "Error(" not in result.stdout
 
 
 def test_status_as_json_keeps_the_exit_status(nowhere: dict[str, str]) -> None:
@@ -206,17 +235,16 @@ def test_preview_answers_lines_with_lines_whatever_they_hold() -> None:
     assert answers[4]["id"] == 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["61 * * * *"], 'minute: "61" is not allowed'),
-        (["@daily", "--tz", "Mars/Phobos"], 'timezone: "Mars/Phobos"'),
-        (["@daily", "--after", "yesterday"], 'after: "yesterday"'),
-        (["--every", "1 month"], "every: "),
-    ],
-)
-def test_preview_says_what_is_wrong_in_one_line(arguments: list[str], says: str) -> None:
-    assert says in failed_with_one_line(run("preview", *arguments))
+def test_preview_in_utc_is_one_column() -> None:
+    result = run("preview", "@daily", "--after", "2026-03-07T00:00:00Z", "--count", "1")
+    assert result.stdout == "UTC\n2026-03-08T00:00:00Z\n"
+
+
+def test_a_line_without_after_is_answered_from_now_on() -> None:
+    result = run("preview", "--jsonl", stdin='{"expr": "@daily"}\n{"expr": "@daily", "after": null}')
+    here, wrong = (json.loads(line) for line in result.stdout.splitlines())
+    assert len(here["fires"]) == 5
+    assert "after: null is not allowed" in wrong["error"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["@daily", "--every", "90s"], ["@daily", "--jsonl"]])

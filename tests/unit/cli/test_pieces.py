@@ -7,8 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from cli.errors import Failure, explain
+from cli.groups import waiting
+from cli.jobs import _stored
 from cli.output import instant, iso_span, span, text
 from cli.references import readings
+from cli.status import _leader
 from cli.topics import missing
 from cronstream.topics import Topics
 
@@ -67,6 +70,26 @@ def test_only_missing_topics_are_made() -> None:
     assert missing(SPECS, THERE) == []
     assert missing(SPECS, {}) == SPECS
     assert [spec.name for spec in missing(SPECS, {**THERE, "other": 9}) + missing(SPECS[:1], {})] == ["here.changes"]
+
+
+def test_what_waits_is_counted_from_what_is_committed_or_from_the_first_record() -> None:
+    assert waiting({0: 0, 1: 7, 2: 5}, {0: 3, 1: 10, 2: 9}, {0: 3, 1: -1001, 2: 2}) == {0: 0, 1: 3, 2: 4}
+
+
+def test_an_idle_leader_shows_no_old_figures() -> None:
+    figures = {"loaded": 1, "published": 1200, "lateness_p50_ms": 3.14, "lateness_p99_ms": 9.0, "capture_lag_ms": 80.0}
+    known = {"node": "a", "address": "x:1", "token": 7, "since": "then", "horizon_seconds": 300.0}
+    assert _leader({**known, "figures": figures})[1:] == [
+        "1 job loaded (due within the next 5m); 1,200 triggers published in this term",
+        "in the last minute: scheduled time to the broker's acknowledgement p50 3.1 ms, p99 9.0 ms",
+        "in the last minute: no edit",
+    ]
+
+
+def test_what_nobody_obeys_yet_says_so() -> None:
+    assert _stored("max_attempts", 5) == "5 (stored; not acted on yet)"
+    assert _stored("overlap_policy", "skip") == "skip (stored; not acted on yet)"
+    assert (_stored("overlap_policy", "allow"), _stored("handler", "log")) == ("allow", "log")
 
 
 def test_a_topic_with_another_partition_count_is_refused_by_name() -> None:

@@ -1,0 +1,64 @@
+"""The consumer groups of workers and history sinks: who is in them, and what they have not done yet."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from cli.errors import Failure
+from cli.topics import admin
+from cronstream.settings import Installation
+
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+
+
+def look_at_group(
+    settings: Installation, group: str, topic: str, process: str, timeout_seconds: float
+) -> dict[str, Any]:
+    """Members by client id, and the backlog of each partition. Raises Failure when nobody is in the group."""
+    client = admin(settings)
+    places = [TopicPartition(topic, partition) for partition in range(settings.partitions)]
+    asked = {"request_timeout": timeout_seconds}
+    committed_asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)], **asked)
+    ends_asked = client.list_offsets(dict.fromkeys(places, _LATEST), **asked)
+    begins_asked = client.list_offsets(dict.fromkeys(places, _EARLIEST), **asked)
+    members = _members(client, group, asked)
+    ends = {place.partition: future.result().offset for place, future in ends_asked.items()}
+    begins = {place.partition: future.result().offset for place, future in begins_asked.items()}
+    backlog = waiting(begins, ends, _committed(committed_asked[group]))
+    total = sum(backlog.values())
+    if not members:
+        raise Failure(f"nobody is in the group {group}: is a {process} running? {total:,} records of {topic} wait")
+    return {"members": members, "backlog": total, "backlog_by_partition": backlog}
+
+
+def waiting(begins: dict[int, int], ends: dict[int, int], committed: dict[int, int]) -> dict[int, int]:
+    """By partition, how many records are not done; a group that never committed begins at the first."""
+    return {
+        partition: max(end - max(committed.get(partition, -1), begins[partition]), 0) for partition, end in ends.items()
+    }
+
+
+def _members(client: AdminClient, group: str, asked: dict[str, float]) -> list[str]:
+    try:
+        described = client.describe_consumer_groups([group], **asked)[group].result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return []
+        raise
+    return sorted(member.client_id for member in described.members)
+
+
+def _committed(future: Future[Any]) -> dict[int, int]:
+    try:
+        places = future.result().topic_partitions
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
+    return {place.partition: place.offset for place in places}
