@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,8 @@ from cronstream.logs import set_up
 from cronstream.settings import CaptureSettings, SettingsError, read_settings
 from sql import connect
 from sql.migrate import SchemaError, schema_version_check
+
+log = logging.getLogger("connectors")
 
 READY_SECONDS = 90.0
 
@@ -46,7 +49,9 @@ def main(arguments: list[str]) -> int:
                 watchdog.until_delivering(stop, READY_SECONDS)
                 print(f"capture: {registration.name} delivers to {settings.topics.changes}")
             else:
+                log.info("Capture is watched", extra={"action": "start", "node": settings.node})
                 watchdog.run(stop)
+                log.info("The watch has ended", extra={"action": "stop"})
     except (SettingsError, SchemaError, NotDelivering, psycopg.OperationalError) as error:
         print(f"python -m connectors: {error}", file=sys.stderr)
         return 1
@@ -58,7 +63,7 @@ def _register(registration: Registration) -> None:
     try:
         registration.register()
     except (ConnectUnavailable, ConnectRefused) as error:
-        print(f"capture: not registered yet, trying on: {error}", file=sys.stderr)
+        log.warning("Not registered yet, trying on: %s", error, extra={"action": "register"})
 
 
 if __name__ == "__main__":

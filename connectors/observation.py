@@ -7,6 +7,7 @@ read from the topic, against the database's clock.
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +21,8 @@ from cronstream.records import PoisonRecord
 from cronstream.settings import CaptureSettings
 from sql import connect
 from sql.queries import load
+
+log = logging.getLogger("connectors.librdkafka")
 
 _QUERIES = load("capture")
 # How far back from the topic's end the first look begins: a heartbeat is seldom far.
@@ -40,7 +43,7 @@ class Observer:
                 "bootstrap.servers": settings.kafka,
                 "group.id": f"{settings.installation}-capture-watchdog",
                 "enable.auto.commit": False,
-                "log_level": 3,
+                "logger": log,
             }
         )
         self._assigned = False

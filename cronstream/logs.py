@@ -6,30 +6,44 @@ import logging
 import sys
 from time import gmtime
 
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
+"""What a record holds beside its fields; ``data`` is what mode puts there."""
 
 
 class FieldsFormatter(logging.Formatter):
-    """``2026-11-29T17:00:00Z INFO coordinator.term elected leader action=elected token=7``."""
+    """``2026-11-29T17:00:00.123Z INFO coordinator.term elected leader action=elected token=7``.
+
+    One line, and a traceback, where there is one, on lines of its own that begin with blanks.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = " / ".join(filter(None, map(str.strip, record.message.splitlines())))
         fields = " ".join(f"{key}={_text(value)}" for key, value in vars(record).items() if key not in _STANDARD)
         line = super().formatMessage(record)
         return f"{line} {fields}" if fields else line
 
+    def formatException(self, ei: object) -> str:
+        return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())  # type: ignore[arg-type]
+
 
 def _text(value: object) -> str:
-    text = str(value)
+    match value:
+        case float():
+            text = f"{value:.6g}"
+        case list() | tuple():
+            text = ",".join(map(str, value))
+        case _:
+            text = str(value)
     return repr(text) if any(character.isspace() for character in text) or not text else text
 
 
 def set_up(level: str) -> None:
-    """Send everything from ``level`` up to standard error, in UTC."""
+    """Send everything from ``level`` up to standard error, in UTC; what libraries warn of as well."""
     handler = logging.StreamHandler(sys.stderr)
-    formatter = FieldsFormatter()
-    formatter.converter = gmtime
-    handler.setFormatter(formatter)
+    handler.setFormatter(FieldsFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 from typing import Any
 
@@ -12,6 +13,7 @@ import faust
 import mode
 from aiohttp import web
 
+from cronstream import logs
 from cronstream.clock import SystemClock
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from streams.app import StreamsApp, changelogs, new_app
@@ -19,6 +21,9 @@ from streams.owners import Owners
 from streams.topics import TopicsError, prepare
 from streams.watchdog import Standstill, Watchdog
 from streams.web import StatusPages
+
+log = logging.getLogger("streams")
+_SERVICE = re.compile(r"\[\^-*(\w+)\]:?\s*")
 
 
 class Company(mode.Service):
@@ -39,14 +44,14 @@ class Company(mode.Service):
         await web.TCPSite(self._runner, settings.status_host, settings.status_port).start()
         host, port = self._runner.addresses[0][:2]
         self._publishing = asyncio.create_task(self._owners.run(settings.status_address or f"{host}:{port}"))
-        logging.getLogger(__name__).info("Status pages are up: action=listen address=%s:%s", host, port)
+        log.info("Status pages are up", extra={"action": "listen", "address": f"{host}:{port}"})
 
     @mode.Service.task
     async def _watch(self) -> None:
         try:
             await self._watchdog.run()
         except Standstill as standstill:
-            logging.getLogger(__name__).critical("Standstill: action=exit reason=%s", standstill)
+            log.critical("Standstill, so this process ends: %s", standstill, extra={"action": "exit"})
             os._exit(70)
 
     async def on_stop(self) -> None:
@@ -58,13 +63,10 @@ class Company(mode.Service):
 
 
 class Worker(faust.Worker):
-    """Faust's worker, quieter, and without its second of sleep at the end."""
+    """Faust's worker, with our logging, and without its second of sleep at the end."""
 
-    def on_setup_root_logger(self, logger: logging.Logger, level: int) -> None:
-        super().on_setup_root_logger(logger, level)
-        if level > logging.DEBUG:
-            for name in ("faust", "mode", "aiokafka"):
-                logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    def _setup_logging(self) -> None:
+        """Is set up already; Faust would put its own format in its place."""
 
     async def _sentinel_task(self) -> None:
         """Nothing is left to wait for."""
@@ -75,6 +77,8 @@ def main() -> None:
     try:
         settings = read_settings(StreamsSettings, os.environ)
         settings.data_dir.mkdir(parents=True, exist_ok=True)
+        _set_up_logs(settings.log_level)
+        log.info("Streams begin", extra={"action": "start", "node": settings.node})
         prepare(settings, changelogs(settings))
     except (SettingsError, TopicsError) as error:
         sys.exit(f"streams: {error}")
@@ -89,7 +93,30 @@ def main() -> None:
         quiet=True,
         redirect_stdouts=False,
     )
-    worker.execute_from_commandline()
+    try:
+        worker.execute_from_commandline()
+    finally:
+        log.info("Streams have stopped", extra={"action": "stop"})
+
+
+def _set_up_logs(level: str) -> None:
+    logs.set_up(level)
+    if level != "DEBUG":
+        for name in ("faust", "mode", "aiokafka"):
+            logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    quiet = logging.INFO if level == "DEBUG" else logging.WARNING
+
+    def tidy(record: logging.LogRecord) -> bool:
+        """Faust's services say who they are in the text, and under our names where we extend them."""
+        own_name = _SERVICE.match(str(record.msg))
+        if own_name is None:
+            return True
+        record.msg = str(record.msg)[own_name.end() :]
+        record.service = own_name[1]
+        return record.levelno >= quiet
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(tidy)
 
 
 if __name__ == "__main__":

@@ -128,9 +128,12 @@ class StreamsApp(faust.App):
             lane.open()
             await self.clock.asleep(0)
         log.info(
-            "Lanes are open: action=opened lanes=%d seconds=%.2f",
-            len(self.lanes),
-            (self.clock.boot_ns() - started) / 1e9,
+            "Lanes are open",
+            extra={
+                "action": "opened",
+                "partitions": sorted({tp.partition for tp in self.lanes}),
+                "seconds": (self.clock.boot_ns() - started) / 1e9,
+            },
         )
 
     async def close_lanes(self) -> None:
@@ -141,7 +144,7 @@ class StreamsApp(faust.App):
             try:
                 await asyncio.wait_for(self.consumer.commit(), FINISH_SECONDS)
             except TimeoutError:
-                log.warning("Not committed in time, the records come again: action=close_lanes")
+                log.warning("Not committed in time, the records come again", extra={"action": "close_lanes"})
         self.lanes = {}
 
     async def _send(self, send: Send, partition: int) -> object:

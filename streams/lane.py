@@ -139,7 +139,9 @@ class Lane:
         try:
             return self._stage.decide(record)
         except Exception as error:
-            log.exception("A record broke its stage and is set aside: action=set_aside record=%s", record.place)
+            log.exception(
+                "A record broke its stage and is set aside", extra={"action": "set_aside", "record": record.place}
+            )
             return set_aside(self._topics, record, dead_letters.POISON_RECORD, repr(error))
 
     async def _carry_out(self, record: Record, effects: Effects) -> None:
@@ -151,7 +153,9 @@ class Lane:
                 logged, _ = await asyncio.gather(self._table.log(effects.rows), outputs)
             except Exception as error:
                 log.warning(
-                    "Effects not acknowledged, trying again: action=again record=%s error=%r", record.place, error
+                    "Effects not acknowledged, trying again: %r",
+                    error,
+                    extra={"action": "again", "record": record.place},
                 )
                 await self._clock.asleep(AGAIN_SECONDS)
                 continue

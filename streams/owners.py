@@ -59,7 +59,9 @@ class Owners:
             try:
                 await self._hold(client, address.encode())
             except (aetcd.ClientError, TimeoutError) as error:
-                log.warning("etcd did not answer: action=publish_owner endpoint=%s:%s error=%r", host, port, error)
+                log.warning(
+                    "etcd did not answer: %r", error, extra={"action": "publish_owner", "endpoint": f"{host}:{port}"}
+                )
             finally:
                 await client.close()
             turn += 1
@@ -81,7 +83,7 @@ class Owners:
                 self._addresses = {int(item.key.rsplit(b"/", 1)[1]): item.value.decode() for item in found}
                 looks += 1
                 if looks % RENEW_EVERY == 0 and (await client.refresh_lease(lease.id)).TTL <= 0:
-                    log.warning("The lease has ended: action=publish_owner")
+                    log.warning("The lease has ended", extra={"action": "publish_owner"})
                     return
                 await self._clock.asleep(LOOK_SECONDS)
         except asyncio.CancelledError:

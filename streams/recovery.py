@@ -101,6 +101,7 @@ def _read(bootstrap: str, behind: dict[TP, Changelog], stop: threading.Event) ->
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 20,
             "queued.max.messages.kbytes": 32 * 1024,
+            "logger": log.getChild("librdkafka"),
         }
     )
     count = 0
@@ -121,7 +122,7 @@ def _read(bootstrap: str, behind: dict[TP, Changelog], stop: threading.Event) ->
             count += len(messages)
     finally:
         consumer.close()
-    log.info("Changelogs are read: action=recover records=%d partitions=%d", count, len(behind))
+    log.info("Changelogs are read", extra={"action": "recover", "records": count, "partitions": len(behind)})
     return count
 
 

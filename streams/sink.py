@@ -22,7 +22,7 @@ import numpy as np
 import psycopg
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from cronstream import dead_letters
+from cronstream import dead_letters, logs
 from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, PoisonRecord
@@ -31,7 +31,7 @@ from sql.connection import connect
 from streams.history import Row, rows_of
 from streams.writer import HistoryWriter
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("streams.sink")  # not __main__
 
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 5.0
@@ -48,7 +48,14 @@ class Sink:
         self._topic = settings.topics.outcomes
         self._stop = threading.Event()
         self._writer = HistoryWriter(lambda: connect(settings, "history"))
-        self._producer = Producer({"bootstrap.servers": settings.kafka, "enable.idempotence": True})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": settings.kafka,
+                "client.id": f"{settings.node}-dead-letters",
+                "enable.idempotence": True,
+                "logger": log.getChild("librdkafka"),
+            }
+        )
         session_ms = round(settings.session_timeout_seconds * 1000)
         self._consumer = Consumer(
             {
@@ -63,6 +70,7 @@ class Sink:
                 "heartbeat.interval.ms": session_ms // 6,
                 "fetch.wait.max.ms": 50,
                 "partition.assignment.strategy": "cooperative-sticky",
+                "logger": log.getChild("librdkafka"),
             }
         )
 
@@ -73,13 +81,14 @@ class Sink:
     def run(self) -> None:
         """Write until told to stop."""
         self._consumer.subscribe([self._topic])
-        log.info("The history sink runs: action=start topic=%s", self._topic)
+        log.info("History is written", extra={"action": "start", "node": self._settings.node, "topic": self._topic})
         try:
             while not self._stop.is_set():
                 self._write(self._gather())
         finally:
             self._consumer.close()
             self._writer.close()
+            log.info("History has stopped", extra={"action": "stop"})
 
     def _gather(self) -> list[Record]:
         """What came within the linger, at most a batch of rows and a half."""
@@ -93,7 +102,7 @@ class Sink:
                     records.append(_record(message))
                     items += max(1, len(message.value() or b"") // 200)
                 else:
-                    log.warning("Kafka says: action=consume error=%s", error)
+                    log.warning("Kafka says: %s", error.str(), extra={"action": "consume", "code": error.name()})
             now = self._clock.boot_ns()
             if deadline is None and records:
                 deadline = now + round(self._settings.history_linger_seconds * 1e9)
@@ -124,7 +133,7 @@ class Sink:
         try:
             refused = self._writer.write(list(rows))
         except psycopg.OperationalError as error:
-            log.warning("Postgres does not take rows, waiting: action=store rows=%d error=%s", len(rows), error)
+            log.warning("Postgres does not take rows, waiting: %s", error, extra={"action": "store", "rows": len(rows)})
             return False
         for row, why in refused:
             self._set_aside(rows[row], rows[row].value, dead_letters.POISON_ITEM, f"{row}: {why}")
@@ -141,7 +150,7 @@ class Sink:
                 return False
             self._hold(wait)
             wait = min(wait * 2, LONGEST_WAIT_SECONDS)
-            log.info("Trying again: action=%s", action)
+            log.info("Trying again", extra={"action": action})
         return True
 
     def _hold(self, seconds: float) -> None:
@@ -165,11 +174,11 @@ class Sink:
         try:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
-            log.warning("Offsets not committed, rows will be offered again: action=commit error=%s", error)
+            log.warning("Offsets not committed, rows will be offered again: %s", error, extra={"action": "commit"})
 
     def _set_aside(self, record: Record, value: bytes | None, reason: str, error: str) -> None:
         headers = dead_letters.headers_of(record, reason, error, STAGE)
-        log.warning("Set aside: action=dead_letter record=%s reason=%s error=%s", record.place, reason, error)
+        log.warning("Set aside: %s", error, extra={"action": "dead_letter", "record": record.place, "reason": reason})
         self._producer.produce(self._settings.topics.dead_letter, value, record.key, headers=[*headers])
 
 
@@ -184,7 +193,7 @@ def main() -> None:
         settings = read_settings(StreamsSettings, os.environ)
     except SettingsError as error:
         sys.exit(f"streams.sink: {error}")
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.set_up(settings.log_level)
     sink = Sink(settings, SystemClock())
     signal.signal(signal.SIGTERM, sink.stop)
     signal.signal(signal.SIGINT, sink.stop)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -22,7 +24,7 @@ class TopicsError(RuntimeError):
 
 def prepare(settings: StreamsSettings, changelogs: list[str]) -> None:
     """Create missing changelog topics; refuse to start on missing or unequal work topics."""
-    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    admin = AdminClient({"bootstrap.servers": settings.kafka}, logger=logging.getLogger("streams.librdkafka"))
     there = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=10).topics.items()}
     topics = settings.topics
     for name in (topics.triggers, topics.attempts, topics.outcomes):

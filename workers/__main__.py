@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 
+from cronstream import logs
 from cronstream.clock import Clock, SystemClock
 from cronstream.settings import SettingsError, WorkerSettings, read_settings
 from workers.consumer import PollThread
@@ -51,20 +52,28 @@ async def serve(settings: WorkerSettings, clock: Clock) -> None:
         loop.add_signal_handler(number, poll.stop)
     stats = loop.create_task(_log_stats(service, clock))
     poll.start()
-    logger.info("the worker is up: action=up node=%s slots=%d", settings.node, settings.slots)
+    logger.info(
+        "The worker is up",
+        extra={
+            "action": "up",
+            "node": settings.node,
+            "slots": settings.slots,
+            "command_enabled": settings.command_enabled,
+        },
+    )
     await ended
     stats.cancel()
     await reporter.close()
     for handler in handlers.values():
         await handler.close()
-    logger.info("the worker has left: action=down %s", service.stats())
+    logger.info("The worker has left", extra={"action": "down", **service.stats()})
 
 
 async def _serve_or_die(settings: WorkerSettings) -> None:
     try:
         await serve(settings, SystemClock())
     except BaseException:
-        logger.critical("the worker ends: action=died", exc_info=True)
+        logger.critical("The worker ends", extra={"action": "died"}, exc_info=True)
         logging.shutdown()
         # At once: threads may hang in the client library. Commands die with this process, and what
         # was taken is taken over with the done-log.
@@ -74,7 +83,7 @@ async def _serve_or_die(settings: WorkerSettings) -> None:
 async def _log_stats(service: Service, clock: Clock) -> None:
     while True:
         await clock.asleep(STATS_SECONDS)
-        logger.info("stats: action=stats %s", service.stats())
+        logger.info("What the worker does", extra={"action": "stats", **service.stats()})
 
 
 def main() -> int:
@@ -84,7 +93,7 @@ def main() -> int:
     except SettingsError as error:
         print(f"workers: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.set_up(settings.log_level)
     asyncio.run(_serve_or_die(settings))
     return 0
 

@@ -25,7 +25,7 @@ from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import WorkerSettings
 from workers.progress import Position, encode_metadata
 from workers.service import Service
-from workers.takeover import Start, Takeover, TakeoverReader, start_of
+from workers.takeover import LIBRDKAFKA, Start, Takeover, TakeoverReader, start_of
 from workers.trust import Trust
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ def consumer_config(settings: WorkerSettings) -> dict[str, object]:
         "max.poll.interval.ms": int(max(300.0, settings.drain_seconds + 2 * GRACE_SECONDS) * 1000),
         "queued.max.messages.kbytes": 16 * 1024,
         "fetch.wait.max.ms": 100,
+        "logger": LIBRDKAFKA,
     }
 
 
@@ -178,7 +179,10 @@ class PollThread:
             [TopicPartition(part.topic, part.partition) for part in partitions], timeout=QUERY_SECONDS
         )
         starts = [self._start(consumer, part) for part in committed]
-        logger.info("partitions are assigned: action=assigned partitions=%s", [start.partition for start in starts])
+        logger.info(
+            "Partitions are assigned",
+            extra={"action": "assigned", "partitions": [start.partition for start in starts]},
+        )
         consumer.incremental_assign([TopicPartition(self._topic, start.partition, start.offset) for start in starts])
         consumer.pause(self._of([start.partition for start in starts]))
         for start in starts:
@@ -203,23 +207,26 @@ class PollThread:
             if not self._paused:
                 self._consumer.resume(self._of([number]))
             logger.info(
-                "a partition begins: action=taken_over partition=%d offset=%d outcomes_from=%d started=%d ended=%d",
-                number,
-                takeover.position.offset,
-                takeover.position.outcomes_from,
-                len(takeover.log.started),
-                len(takeover.log.ended),
+                "A partition begins",
+                extra={
+                    "action": "taken_over",
+                    "partition": number,
+                    "offset": takeover.position.offset,
+                    "outcomes_from": takeover.position.outcomes_from,
+                    "started": len(takeover.log.started),
+                    "ended": len(takeover.log.ended),
+                },
             )
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         numbers = [part.partition for part in partitions]
-        logger.info("partitions are revoked: action=revoked partitions=%s", numbers)
+        logger.info("Partitions are revoked", extra={"action": "revoked", "partitions": numbers})
         self._hand_back(numbers)
         consumer.incremental_unassign(list(partitions))
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         numbers = [part.partition for part in partitions]
-        logger.warning("partitions are lost: action=lost partitions=%s", numbers)
+        logger.warning("Partitions are lost", extra={"action": "lost", "partitions": numbers})
         self._forget(numbers)
         self._ask(self._service.abandon(numbers), GRACE_SECONDS)
         consumer.incremental_unassign(list(partitions))
@@ -269,7 +276,7 @@ class PollThread:
                 self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
             # Not final: the next owner reads a longer done-log.
-            logger.warning("offsets are not committed: action=commit_failed error=%s", error)
+            logger.warning("Offsets are not committed: %s", error, extra={"action": "commit_failed"})
             return
         self._committed.update({number: news[number] for number in news if number in self._open})
 
@@ -279,7 +286,9 @@ class PollThread:
             if problem is not None:
                 self._committed.pop(part.partition, None)
                 logger.warning(
-                    "an offset is not committed: action=commit_failed partition=%d error=%s", part.partition, problem
+                    "An offset is not committed: %s",
+                    problem.str(),
+                    extra={"action": "commit_failed", "partition": part.partition},
                 )
 
     # Talking to the loop.
@@ -302,4 +311,4 @@ class PollThread:
         return [TopicPartition(self._topic, number) for number in numbers]
 
     def _client_error(self, error: KafkaError) -> None:
-        logger.warning("the broker: action=client_error error=%s", error)
+        logger.warning("Kafka says: %s", error.str(), extra={"action": "client_error", "code": error.name()})

@@ -51,6 +51,7 @@ def producer_config(settings: WorkerSettings) -> dict[str, object]:
         "linger.ms": 0,
         "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
         "queue.buffering.max.kbytes": 512 * 1024,
+        "logger": logging.getLogger("workers.librdkafka"),
     }
 
 

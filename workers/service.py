@@ -182,11 +182,9 @@ class Service:
         partition.progress.take(offset, None, 1)
         self.counts["poison_records"] += 1
         logger.warning(
-            "a record is set aside: action=dead_letter topic=%s partition=%d offset=%d reason=%s",
-            self._topic,
-            number,
-            offset,
+            "A record is set aside: %s",
             poison,
+            extra={"action": "dead_letter", "topic": self._topic, "partition": number, "offset": offset},
         )
         record = Record(self._topic, partition.tenure, offset, 0, 0)
         self.reporter.dead_letter(message, str(poison), lambda: self.finished(record, 1))

@@ -19,6 +19,7 @@ from workers.donelog import DoneLog
 from workers.progress import Position, decode_metadata
 
 logger = logging.getLogger(__name__)
+LIBRDKAFKA = logging.getLogger("workers.librdkafka")
 
 TIMEOUT_SECONDS = 30.0
 STALL_SECONDS = 60.0
@@ -57,14 +58,15 @@ def start_of(committed: TopicPartition, low: int, high: int) -> Start:
     number, offset = committed.partition, committed.offset
     if offset > high:
         logger.warning(
-            "the committed offset is beyond the end, so the topic was made anew: action=begin_again partition=%d",
-            number,
+            "The committed offset is beyond the end, so the topic was made anew",
+            extra={"action": "begin_again", "partition": number},
         )
     if not 0 <= offset <= high:
         return Start(number, low, high, None)
     if offset < low:
         logger.warning(
-            "records were deleted before they were run: action=gap partition=%d from=%d to=%d", number, offset, low
+            "Records were deleted before they were run",
+            extra={"action": "gap", "partition": number, "from": offset, "to": low},
         )
     return Start(number, max(offset, low), high, decode_metadata(offset, committed.metadata))
 
@@ -91,6 +93,7 @@ class TakeoverReader:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
+                "logger": LIBRDKAFKA,
             }
         )
         try:
@@ -127,7 +130,9 @@ class TakeoverReader:
                 try:
                     log.note(Batch.decode(message.value()))
                 except PoisonRecord as problem:
-                    logger.warning("an outcomes record cannot be read: action=skip offset=%s %s", offset, problem)
+                    logger.warning(
+                        "An outcomes record cannot be read: %s", problem, extra={"action": "skip", "offset": offset}
+                    )
                 if offset is not None and offset + 1 >= end:
                     return
             elif error.code() == Code._PARTITION_EOF:

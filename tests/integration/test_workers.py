@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -118,8 +119,8 @@ class World:
 
     def ran(self, node: str) -> list[int]:
         """The jobs whose log handler ran on a worker."""
-        lines = [line for line in self.installation.log_of(node).splitlines() if "a job ran" in line]
-        return [json.loads(line.partition("a job ran ")[2])["job_id"] for line in lines]
+        lines = [line for line in self.installation.log_of(node).splitlines() if "A job ran" in line]
+        return [int(re.findall(r" job_id=(\d+) ", line)[0]) for line in lines]
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
 from workers.attempt import Attempt, Result, succeeded
 
 logger = logging.getLogger("cronstream.jobs")
@@ -23,9 +21,9 @@ class LogHandler:
             "scheduled_time": attempt.scheduled_time,
             "attempt": attempt.attempt,
             "token": attempt.token,
-            "payload": None if attempt.work.payload is None else attempt.work.payload.decode("utf-8", "replace"),
+            "payload": (attempt.work.payload or b"").decode("utf-8", "replace"),
         }
-        logger.info("a job ran %s", msgspec.json.encode(fields).decode())
+        logger.info("A job ran", extra=fields)
         return succeeded()
 
     async def close(self) -> None:

@@ -1,0 +1,35 @@
+"""One format for every process: a sentence and its fields, on one line, in UTC."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from cronstream.logs import FieldsFormatter
+
+
+def line(message: str, *args: object, exc_info: object = None, **fields: object) -> str:
+    record = logging.LogRecord("workers", logging.INFO, __file__, 1, message, args, exc_info)  # type: ignore[arg-type]
+    record.created, record.msecs = 1_780_000_000.25, 250.0
+    vars(record).update(fields)
+    return FieldsFormatter().format(record)
+
+
+def test_a_line_is_the_time_in_utc_the_level_the_place_a_sentence_and_fields() -> None:
+    assert line("Lanes are open: %d", 3, action="opened", seconds=0.123456789, partitions=[0, 1], note="") == (
+        "2026-05-28T20:26:40.250Z INFO workers Lanes are open: 3 action=opened seconds=0.123457 partitions=0,1 note=''"
+    )
+
+
+def test_what_a_library_says_in_several_lines_is_one() -> None:
+    assert line("[^Worker]: Oh\n   no\n\n", action="a\nb").endswith(" [^Worker]: Oh / no action='a\\nb'")
+
+
+def test_a_traceback_follows_on_lines_that_begin_with_blanks() -> None:
+    try:
+        raise ValueError("wrong\nthroughout")
+    except ValueError:
+        first, *rest = line("It failed", exc_info=sys.exc_info(), action="fail").splitlines()
+    assert first.endswith("It failed action=fail")
+    assert rest[-1] == "  throughout"
+    assert all(each.startswith("  ") for each in rest)
