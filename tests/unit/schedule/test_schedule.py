@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -37,6 +38,31 @@ def test_bounds_hold_for_every_and_once_and_against_the_spread_time() -> None:
     offset = spread.offset_us
     assert 0 < offset < HOUR
     assert take(spread, NOON - 1, 9) == [NOON + offset]
+
+
+def test_spread_and_bounds_hold_for_every_kind() -> None:
+    """A stable offset, the same for every kind; the bounds are held against the time with it."""
+    kinds = ({"cron": "0 * * * *"}, {"every_us": HOUR, "anchor_us": NOON}, {"run_at_us": NOON})
+    job = {"spread_seconds": 3600, "tenant": "t", "name": "n"}
+    (offset,) = {schedule_of(**kind, **job).offset_us for kind in kinds}
+    assert 0 < offset < HOUR
+    for kind in kinds:
+        moved = NOON + offset
+        assert take(schedule_of(**kind, **job), NOON - 1, 1) == [moved]
+        assert take(schedule_of(**kind, **job, starts_at_us=moved, ends_at_us=moved), 0, 9) == [moved]
+        for bound in ({"starts_at_us": moved + 1}, {"ends_at_us": moved - 1}):
+            try:
+                bounded = schedule_of(**kind, **job, **bound)
+            except ScheduleError:
+                assert kind.keys() != {"cron"}
+                continue
+            assert moved not in take(bounded, NOON - 1, 2)
+
+
+def test_an_interval_is_absolute_time_over_changes_of_the_clock() -> None:
+    schedule = schedule_of(every_us=24 * HOUR, anchor_us=NOON, timezone="Europe/Berlin")
+    year = take(schedule, NOON, 366)
+    assert {later - earlier for earlier, later in pairwise(year)} == {24 * HOUR}
 
 
 def test_kinds_and_the_anchor() -> None:
