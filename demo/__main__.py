@@ -44,7 +44,8 @@ def main() -> int:
     except StackError as error:
         say(f"demo: {error}")
     except KeyboardInterrupt:
-        say("demo: interrupted; nothing of it runs any more")
+        left = f"its data and logs are left in {HOME}, until the next demo" if home.path.exists() else "nothing is left"
+        say(f"demo: interrupted; nothing of it runs any more; {left}")
         return 130
     if began and (result is None or not result.passed):
         say(f"demo: failed; logs are kept in {home.logs}")

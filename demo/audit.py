@@ -23,9 +23,6 @@ HISTORY_SECONDS = 15.0
 TOLERATED_LAG_US = 5 * SECOND
 _SHOWN = 10
 
-_TAKEOVER = """
-SELECT (extract(epoch FROM min(published_at)) * 1000000)::bigint FROM cronstream.job_runs WHERE fencing_token > %s
-"""
 _HISTORY = """
 SELECT count(*) FILTER (WHERE outcome = 'succeeded'), count(*) FILTER (WHERE attempt > 0 AND outcome <> 'succeeded'),
        count(*) FILTER (WHERE attempt = 0)
@@ -46,6 +43,7 @@ class Result:
     published_early: int
     """By history, beyond those that arrived early."""
     takeover_s: float | None
+    """From the kill to the first call with a newer token, as the line of the minute says it."""
 
     @property
     def passed(self) -> bool:
@@ -146,10 +144,7 @@ class Audit:
         return row or (0, 0, 0)
 
     def _takeover_seconds(self, kill: Kill) -> float | None:
-        """From the kill to the first trigger of a newer term: as published, else as it arrived."""
-        if kill.boot_ns is None:
-            return None
-        row = self._connection.execute(_TAKEOVER, (kill.token,)).fetchone()
-        if row is not None and row[0] is not None:
-            return float(row[0] - self._timeline.database_us(kill.boot_ns)) / 1e6
+        """Known since the minute, or found among what came after it."""
+        for call in self._receiver.calls:
+            kill.hear(call.token, call.boot_ns)
         return kill.arrival_seconds

@@ -43,10 +43,10 @@ class Edit:
         due_us = self.committed_us + EDITED_TO_SECONDS * SECOND
         if run[1] != due_us:
             return None
-        lag = "" if self.lag_ms is None else f"; the leader knew of it after {self.lag_ms:.0f} ms"
+        known = "" if self.lag_ms is None else f"the leader knew of it {self.lag_ms:.0f} ms after the commit; "
         self.sentence = (
-            f"took effect: first run of the new schedule {(at_us - self.committed_us) / 1000:.0f} ms after the commit, "
-            f"{(at_us - due_us) / 1000:.0f} ms after its instant{lag}"
+            f"took effect: {known}the new schedule's first run came {(at_us - due_us) / 1000:.0f} ms after its "
+            f"instant, which is {EDITED_TO_SECONDS} s after the commit"
         )
         return self.sentence
 
@@ -71,4 +71,4 @@ class Kill:
         if self.boot_ns is None or self.arrival_seconds is not None or token <= self.token:
             return None
         self.arrival_seconds = (boot_ns - self.boot_ns) / 1e9
-        return f"takeover: first run of the new leader (token {token}) {self.arrival_seconds:.2f} s after the kill"
+        return f"takeover: first run of the new leader (token {token}) {self.arrival_seconds:.3f} s after the kill"

@@ -92,7 +92,8 @@ def real_fleet(file: Path = REAL_FLEET) -> list[RealJob]:
 def insert_real(connection: psycopg.Connection[Any], fleet: list[RealJob]) -> dict[str, str]:
     """All in one transaction; the names of those that the database refused, and why.
 
-    The fleet holds a job that its owners parked at ``0 0 30 2 *``, a date that never comes.
+    The fleet holds jobs that their owners parked at ``0 0 30 2 *``, a date that never comes: those, and no
+    others, are refused.
     """
     refused = {}
     with connection.transaction():

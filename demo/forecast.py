@@ -55,7 +55,7 @@ def drawing(counts: Sequence[int], from_us: int) -> list[str]:
         lines.append(label + "".join(_BLOCKS[min(max(eighth, 0), 8)] for eighth in eighths))
     hours = range(0, 24, 3)
     ticks = "".join(f"{to_datetime(from_us + hour * 60 * MINUTE):%H:%M}".ljust(_COLUMNS // 8) for hour in hours)
-    return [*lines, " " * 6 + ticks]
+    return [*lines, " " * 6 + ticks.rstrip() + " UTC"]
 
 
 def summary(counts: Sequence[int], jobs: int) -> str:

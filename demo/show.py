@@ -12,11 +12,15 @@ from rich.text import Text
 
 from demo.watch import Figures
 
-PLAIN_SECONDS = 5
-_PLAIN = "{:>4} {:<14} {:>10} {:>9} {:>8} {:>10} {:>7} {:>9} {:>9} {:>12}"
+PLAIN_SECONDS = 10
+_PLAIN = "{:>4} {:<14} {:>10} {:>9} {:>8} {:>10} {:>7} {:>9} {:>9} {:>9}"
 _HEADER = (
-    "s", "leader", "triggers/s", "admitted", "running", "succeeded", "failed", "p50 ms", "p99 ms", "capture ms"
+    "s", "leader", "triggers/s", "admitted", "running", "succeeded", "failed", "p50 ms", "p99 ms", "edit ms"
 )  # fmt: skip
+LEGEND = (
+    "p50 and p99: from the scheduled time to the broker's acknowledgement, over this leader's last minute; "
+    "edit: from the newest edit's commit to the leader"
+)
 _FAILURES = ("failed", "timed_out", "lost")
 
 
@@ -35,6 +39,7 @@ class Show:
         if self._live is not None:
             self._live.start()
         else:
+            self._console.print(LEGEND, soft_wrap=True, highlight=False)
             self._console.print(_PLAIN.format(*_HEADER), soft_wrap=True, highlight=False)
         return self
 
@@ -74,7 +79,8 @@ def plain_line(figures: Figures, second: float) -> str:
 
 def table(figures: Figures, second: float, seconds: int) -> Table:
     """The figures as a table."""
-    drawn = Table(title=f"second {min(second, seconds):.0f} of {seconds}", title_justify="left")
+    title = f"second {min(second, seconds):.0f} of {seconds}"
+    drawn = Table(title=title, title_justify="left", caption=LEGEND, caption_justify="left")
     for name in _HEADER[1:]:
         drawn.add_column(name, justify="left" if name == "leader" else "right", min_width=len(name))
     drawn.add_row(*cells(figures), style=None if figures.answers else "red")

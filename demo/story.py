@@ -92,15 +92,21 @@ class Story:
 
     def _load_real_fleet(self) -> None:
         jobs = fleet.real_fleet()
-        with self._step(f"INSERT of the Kubernetes project's {len(jobs):,} periodic jobs"):
+        with self._step(f"INSERT of the Kubernetes project's {len(jobs):,} periodic jobs") as outcome:
             refused = fleet.insert_real(self._connection, jobs)
+            outcome.append(f"{len(jobs) - len(refused):,} inserted, {len(refused)} refused")
         for name, why in refused.items():
             self._say(f"  refused by the database: {name}: {why}")
+        if refused:
+            self._say(
+                "  (as expected: a February of 30 days is how their owners parked them; here enabled = false parks a job)"
+            )
+        inserted = len(jobs) - len(refused)
         with self._step(f"forecast, saved as {PNG}"):
             now_us = self._timeline.read(self._connection)
             counts = forecast.per_minute(jobs, now_us)
-            forecast.save_png(counts, now_us, len(jobs), CHECKOUT / PNG)
-        self._say(forecast.summary(counts, len(jobs)))
+            forecast.save_png(counts, now_us, inserted, CHECKOUT / PNG)
+        self._say(forecast.summary(counts, inserted))
         for line in forecast.drawing(counts, now_us):
             self._say(line)
 
@@ -154,11 +160,14 @@ class Story:
         return result
 
     @contextmanager
-    def _step(self, name: str, *, tells: bool = False) -> Iterator[None]:
-        """``tells``: what is done in it says itself how far it is."""
-        with nullcontext(Stopwatch()) if tells else progress(lambda: name) as watch:
-            yield
-        self._say(f"[{self._seconds():5.1f} s] {name} ({watch.seconds:.1f} s)")
+    def _step(self, name: str, *, tells: bool = False) -> Iterator[list[str]]:
+        """Takes what to say of its outcome. ``tells``: what is done in it says itself how far it is."""
+        outcome: list[str] = []
+        quiet = tells or not sys.stderr.isatty()
+        with nullcontext(Stopwatch()) if quiet else progress(lambda: name) as watch:
+            yield outcome
+        said = "".join(f": {one}" for one in outcome)
+        self._say(f"[{self._seconds():5.1f} s] {name}{said} ({watch.seconds:.1f} s)")
 
     def _seconds(self) -> float:
         return (self._clock.boot_ns() - self._began_ns) / 1e9

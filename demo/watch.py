@@ -30,6 +30,7 @@ class Figures:
     lateness_p50_ms: float | None = None
     lateness_p99_ms: float | None = None
     capture_lag_ms: float | None = None
+    """Of the newest edit that any leader heard of."""
     streams: dict[str, Any] = field(default_factory=dict)
 
 
@@ -41,6 +42,7 @@ class Watch:
         self._prefix = f"/{installation}"
         self._streams_address = streams_address
         self._clock = clock
+        self._capture_lag_ms: float | None = None
         self._published: dict[int, int] = {}
         self._samples: deque[tuple[int, int]] = deque()
 
@@ -57,6 +59,8 @@ class Watch:
         page = self._page(leader.address) if leader is not None else {}
         if "published" in page:
             self._published[page["token"]] = page["published"]
+        lag_ms = page.get("capture_lag_ms")
+        self._capture_lag_ms = self._capture_lag_ms if lag_ms is None else lag_ms
         total, now = sum(self._published.values()), self._clock.boot_ns()
         self._samples.append((now, total))
         while now - self._samples[0][0] > _RATE_SECONDS * 1e9:
@@ -70,7 +74,7 @@ class Watch:
             triggers_per_second=(total - before) / ((now - since) / 1e9) if now > since else None,
             lateness_p50_ms=page.get("lateness_p50_ms"),
             lateness_p99_ms=page.get("lateness_p99_ms"),
-            capture_lag_ms=page.get("capture_lag_ms"),
+            capture_lag_ms=self._capture_lag_ms,
             streams=self._page(self._streams_address),
         )
 
