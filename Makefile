@@ -37,13 +37,13 @@ format: install ## let ruff rewrite what it can
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-up: install ## start servers and processes; prints the ports, which are in .local/env as well
+up: install ## start servers and processes, with .local/settings; prints the ports, which are in .local/env as well
 	@$(PYTHON) -m stack up --all
 
 down: ## stop them; leaves nothing running (the data stays: python3.11 -m stack down --wipe)
 	@$(PYTHON) -m stack down
 
-status: ## what runs, where, and how large it is
+status: ## what runs, where, and how large it is; fails unless all of it runs
 	@$(PYTHON) -m stack status
 
 bench: install ## measure every claim in under 15 minutes; .local/bench/report.json

@@ -15,9 +15,10 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from stack import ports, process
 
@@ -47,6 +48,10 @@ class Home:
 
     def log_file(self, name: str) -> Path:
         return self.logs / f"{name}.log"
+
+    def settings_file(self, name: str) -> Path:
+        """The settings with which that process was started."""
+        return self.run / f"{name}.settings"
 
     def is_running(self, name: str) -> bool:
         """Whether the process of that name runs."""
@@ -102,9 +107,9 @@ class Home:
             "CRONSTREAM_CONNECT_SECRETS": str(self.connect_secrets_file),
         }
 
-    def write_env(self) -> str:
-        """Write the env file and return its text."""
-        text = render_env(self.environment())
+    def write_env(self, more: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Write the env file, with ``more`` in it, and return its text."""
+        text = render_env({**self.environment(), **more})
         self.env_file.write_text(text)
         return text
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from stack import process
+from stack import process, settings
 from stack.connect import CONNECT
 from stack.errors import StackError
 from stack.etcd import ETCD
@@ -48,7 +48,7 @@ def up(home: Home, *, quiet: bool = False) -> float:
         except BaseException:
             _stop_all(home, missing)
             raise
-        text = home.write_env()
+        text = home.write_env(settings.shared(home))
         if home.path == DEFAULT_HOME.resolve():
             (LOCAL / "env").write_text(text)
         return watch.seconds

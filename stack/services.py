@@ -6,6 +6,7 @@ here is what any process manager would start.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from stack.errors import StackError
 from stack.home import Home
 from stack.paths import CHECKOUT, VENV_PYTHON
 from stack.servers import SERVERS
+from stack.settings import PREFIX
 from stack.waiting import progress, say, wait_until
 
 START_SECONDS = 60.0
@@ -37,11 +39,11 @@ class Service:
 SERVICES: dict[str, Service] = {
     service.name: service
     for service in (
-        Service("connectors", "connectors"),
+        Service("capture", "connectors"),
         Service("coordinator-1", "coordinator", page="/health"),
         Service("coordinator-2", "coordinator", page="/health"),
         Service("streams-1", "streams", page="/health"),
-        Service("sink-1", "streams.sink"),
+        Service("history", "streams.sink"),
         Service("worker-1", "workers"),
     )
 }
@@ -67,12 +69,16 @@ def up(
     *,
     quiet: bool = False,
 ) -> None:
-    """Start the named processes (all by default) that do not run; return when they are at work.
+    """Start the named processes (all by default) that do not run, or run with other settings.
 
-    ``settings`` are CRONSTREAM_* variables beyond those of the home. When one
-    process fails, those that this call started are stopped again.
+    Returns when they are at work. ``settings`` are CRONSTREAM_* variables beyond those of
+    the home. When one process fails, those that this call started are stopped again.
     """
     chosen = [SERVICES[name] for name in names or SERVICES]
+    changed = {service.name: names for service in chosen if (names := changes(home, service, settings))}
+    for name, variables in changed.items():
+        say(f"  {name} is restarted: {', '.join(variables)} changed")
+    _stop_together(home, list(changed))
     missing = [service for service in chosen if not home.is_running(service.name)]
     try:
         for service in missing:
@@ -100,13 +106,31 @@ def start(home: Home, service: Service, settings: Mapping[str, str] | None = Non
     if home.is_running(service.name):
         return
     data_folder(home, service).mkdir(parents=True, exist_ok=True)
+    whole = {**os.environ, **environment(home, service), **(settings or {})}
     process.spawn(
         [str(VENV_PYTHON), "-m", service.module],
         pid_file=home.pid_file(service.name),
         log_file=home.log_file(service.name),
-        environment={**os.environ, **environment(home, service), **(settings or {})},
+        environment=whole,
         folder=CHECKOUT,
     )
+    home.settings_file(service.name).write_text(json.dumps(_settings_in(whole)))
+
+
+def changes(home: Home, service: Service, settings: Mapping[str, str] | None = None) -> list[str]:
+    """Which variables differ from those that the running process was started with; none where it does not run."""
+    if not home.is_running(service.name):
+        return []
+    try:
+        began_with = json.loads(home.settings_file(service.name).read_text())
+    except (OSError, ValueError):
+        began_with = {}
+    now = _settings_in({**os.environ, **environment(home, service), **(settings or {})})
+    return sorted(name for name in began_with.keys() | now if began_with.get(name) != now.get(name))
+
+
+def _settings_in(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name.startswith(PREFIX)}
 
 
 def environment(home: Home, service: Service) -> dict[str, str]:
@@ -141,6 +165,17 @@ def kill(home: Home, name: str) -> None:
 def down(home: Home) -> None:
     """Stop every process of the product, those that tests added included; servers stay."""
     names = sorted(file.stem for file in home.run.glob("*.pid") if file.stem not in SERVERS)
+    _stop_together(home, names)
+
+
+def last_words(home: Home, name: str) -> str | None:
+    """The last line of the log of a process that ended by itself; None if it runs or was stopped."""
+    if process.read_pid_file(home.pid_file(name)) is None or home.is_running(name):
+        return None
+    return process.tail(home.log_file(name), 1).strip()
+
+
+def _stop_together(home: Home, names: Sequence[str]) -> None:
     with progress(lambda: "stopping " + ", ".join(name for name in names if home.is_running(name))):
         # All are told before any is waited for.
         for name in names:

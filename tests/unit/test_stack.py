@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -14,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from stack import compose_secrets, connect, kafka, packages, ports, postgres, process, properties
+from stack import compose_secrets, connect, kafka, packages, ports, postgres, process, properties, services, settings
+from stack.__main__ import main
+from stack.errors import StackError
 from stack.home import Home, parse_env, render_env
 from stack.paths import CHECKOUT, STACK_CONFIG, digest
 from stack.process import Identity
@@ -121,6 +124,87 @@ class TestSecrets:
         compose_secrets.write(tmp_path / "s")
         assert first == (tmp_path / "s" / "postgres_password").read_text()
         assert first in (tmp_path / "s" / "connect.properties").read_text()
+
+
+class TestSettings:
+    def test_the_example_changes_nothing_and_is_made_once(self, home: Home) -> None:
+        settings.make_example(home)
+        assert settings.read(home, {}) == {}
+        uncommented = settings.EXAMPLE.replace("\n#CRON", "\nCRON")
+        settings.file_of(home).write_text(uncommented)
+        settings.make_example(home)
+        assert settings.read(home, {}) == {
+            "CRONSTREAM_COMMAND_ENABLED": "true",
+            "CRONSTREAM_SLOTS": "100",
+            "CRONSTREAM_LOG_LEVEL": "INFO",
+        }
+        settings.check({**home.environment(), **settings.read(home, {})})
+
+    @pytest.mark.parametrize(
+        ("text", "shell", "says"),
+        [
+            ("CRONSTREAM_SLOTS=1\nSLOTS=5\n", {}, r":2: not a line like CRONSTREAM_SLOTS=100: SLOTS=5"),
+            ("export CRONSTREAM_SLOTS=5\n", {}, "not a line like"),
+            ("CRONSTREAM_KAFKA=there:9092\n", {}, "CRONSTREAM_KAFKA is the stack's own"),
+            ("CRONSTREAM_SLOTS=5\n", {"CRONSTREAM_SLOTS": "6"}, "SLOTS is 6 in the environment and 5 in .*one place"),
+        ],
+    )
+    def test_what_cannot_be_meant_is_refused(self, home: Home, text: str, shell: dict[str, str], says: str) -> None:
+        settings.file_of(home).write_text(text)
+        with pytest.raises(StackError, match=says):
+            settings.read(home, shell)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "says"),
+        [("SLOT", "5", "CRONSTREAM_SLOT: no such setting; did you mean"), ("SLOTS", "many", "CRONSTREAM_SLOTS: ")],
+    )
+    def test_what_no_process_takes_is_refused_before_one_is_stopped(
+        self, home: Home, name: str, value: str, says: str
+    ) -> None:
+        with pytest.raises(StackError, match=says):
+            settings.check({**home.environment(), f"CRONSTREAM_{name}": value})
+
+    def test_commands_learn_which_installation_it_is(self, home: Home) -> None:
+        settings.file_of(home).write_text("CRONSTREAM_INSTALLATION='mine'\nCRONSTREAM_SLOTS=5\n")
+        assert parse_env(home.write_env(settings.shared(home))) == home.environment() | {
+            "CRONSTREAM_INSTALLATION": "mine"
+        }
+
+    def test_a_process_that_runs_with_other_settings_is_found_out(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("CRONSTREAM_COMMAND_ENABLED", raising=False)
+        service = services.Service("it", "workers")
+        assert services.changes(home, service) == []
+        spawn(home, SLEEP)
+        assert "CRONSTREAM_NODE" in services.changes(home, service)
+        began_with = {**services.environment(home, service), "CRONSTREAM_COMMAND_ENABLED": "true"}
+        home.settings_file("it").write_text(json.dumps(began_with))
+        assert services.changes(home, service, {"CRONSTREAM_COMMAND_ENABLED": "true"}) == []
+        monkeypatch.setenv("CRONSTREAM_COMMAND_ENABLED", "false")
+        assert services.changes(home, service) == ["CRONSTREAM_COMMAND_ENABLED"]
+
+
+class TestStatus:
+    def test_what_is_down_fails_it(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["status", "--home", str(tmp_path / "never")]) == 1
+        assert "nothing was ever started" in capsys.readouterr().out
+
+    def test_what_ended_by_itself_is_told_from_what_was_stopped(
+        self, home: Home, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        identity = process.spawn(
+            [sys.executable, "-c", "print('up'); print('  its last words'); raise SystemExit(1)"],
+            pid_file=home.pid_file("history"),
+            log_file=home.log_file("history"),
+            environment={},
+            folder=home.path,
+        )
+        eventually(lambda: not process.is_alive(identity), within=20)
+        assert main(["status", "--home", str(home.path)]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        assert "history        ended      its last log line: its last words" in lines
+        assert "capture        down" in lines
 
 
 class TestProcess:

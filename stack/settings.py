@@ -1,0 +1,105 @@
+"""Settings of the product's processes on this machine: a file, and the shell that runs `make up`.
+
+    .local/settings      KEY=value lines, # comments; made with an example by the first `make up`
+    the shell            CRONSTREAM_COMMAND_ENABLED=false make up
+
+One that both name with different values is refused, so there is no order of
+precedence to remember. Addresses, names and folders are the stack's own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.home import Home, parse_env
+from stack.paths import CHECKOUT, DEFAULT_HOME, LOCAL, VENV_PYTHON
+
+PREFIX = "CRONSTREAM_"
+SHARED = (f"{PREFIX}INSTALLATION", f"{PREFIX}PARTITIONS")
+"""What commands must know as well: goes into the env file."""
+
+EXAMPLE = """\
+# Settings of the processes that `make up` starts, one KEY=value a line. `make up` reads this file each
+# time and restarts the processes, if they run, when something changed. cronstream/settings.py lists all.
+
+# Whether workers may run the handler `command`: programs on this machine (default: false).
+#CRONSTREAM_COMMAND_ENABLED=true
+
+# Attempts that one worker runs at once (default: 100).
+#CRONSTREAM_SLOTS=100
+
+# DEBUG, INFO, WARNING or ERROR (default: INFO).
+#CRONSTREAM_LOG_LEVEL=INFO
+"""
+
+_CHECK = """\
+import os, sys
+from cronstream import settings
+try:
+    for model in settings.ALL_MODELS:
+        settings.read_settings(model, os.environ)
+except settings.SettingsError as error:
+    sys.exit(str(error))
+"""
+
+
+def file_of(home: Home) -> Path:
+    """Where that home's settings are; the usual one's outlive its data."""
+    return (LOCAL if home.path == DEFAULT_HOME.resolve() else home.path) / "settings"
+
+
+def make_example(home: Home) -> None:
+    """The file with an example in comments, unless there is one."""
+    file = file_of(home)
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(EXAMPLE)
+
+
+def read(home: Home, shell: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The file's settings. Raises StackError for what is no setting, is the stack's, or is another in the shell."""
+    file = file_of(home)
+    if not file.exists():
+        return {}
+    text, shell, own = file.read_text(), os.environ if shell is None else shell, stacks_own(home)
+    for number, line in enumerate(text.splitlines(), 1):
+        written = line.strip()
+        if written and not written.startswith("#") and not (written.startswith(PREFIX) and "=" in written):
+            raise StackError(f"{file}:{number}: not a line like {PREFIX}SLOTS=100: {written}")
+    chosen = parse_env(text)
+    for name, value in chosen.items():
+        if name in own:
+            raise StackError(f"{file}: {name} is the stack's own and not to be set")
+        if shell.get(name, value) != value:
+            raise StackError(f"{name} is {shell[name]} in the environment and {value} in {file}: say it in one place")
+    return chosen
+
+
+def stacks_own(home: Home) -> frozenset[str]:
+    """What differs by home and process, so that nobody else may set it."""
+    return frozenset(home.environment()) | {f"{PREFIX}NODE", f"{PREFIX}DATA_DIR", f"{PREFIX}STATUS_PORT"}
+
+
+def check(environment: Mapping[str, str]) -> None:
+    """Whether every process would take them, asked before any is stopped. Raises StackError."""
+    asked = subprocess.run(
+        [str(VENV_PYTHON), "-c", _CHECK],
+        cwd=CHECKOUT,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        raise StackError(f"settings: {asked.stderr.strip()}")
+
+
+def shared(home: Home) -> dict[str, str]:
+    """The part that commands need to find the installation."""
+    chosen = read(home)
+    return {name: chosen[name] for name in SHARED if name in chosen}
