@@ -36,9 +36,8 @@ from coordinator.writer import Advances, Plans, Writer
 from cronstream.bodies import Policy, Work, pack
 from cronstream.clock import SystemClock
 from cronstream.records import Batch
-from cronstream.schedule import TZDATA_VERSION, schedule_of
+from cronstream.schedule import schedule_of
 from cronstream.settings import CoordinatorSettings
-from sql.queries import load
 
 JOBS = 250_000
 _SECONDS = 10.0
@@ -167,9 +166,7 @@ def _dispatch(bench: Bench, *, token: int, writing: bool, profile: bool = False)
     writer: Any = NoWriter()
     if writing:
         with bench.connect() as connection:
-            connection.execute(
-                load("coordinator")["raise_epoch"], {"revision": token, "node": "bench", "tzdata": TZDATA_VERSION}
-            )
+            connection.execute("UPDATE cronstream.coordinator_epoch SET token = %s", [token])
             connection.execute("UPDATE cronstream.schedules SET version = 1")
             connection.execute("VACUUM (ANALYZE) cronstream.schedules")
         writer = Writer(settings, token, clock, unmatched=lambda ids: None, end_term=term.end)
