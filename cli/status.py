@@ -100,7 +100,8 @@ def _postgres(answer: dict[str, Any]) -> list[str]:
     edits = f"{answer['open_changes']:,} open edits"
     if answer["open_changes"]:
         edits += f", the oldest for {span(answer['oldest_age'])}"
-    lines = [f"{about}{answer['definitions']:,} definitions{paused}; {edits}"]
+    jobs = "1 definition" if answer["definitions"] == 1 else f"{answer['definitions']:,} definitions"
+    lines = [f"{about}{jobs}{paused}; {edits}"]
     overdue = answer["oldest_overdue"]
     if overdue is not None:
         who = f"job {overdue['job_id']} ({overdue['tenant']}/{overdue['name']})"
