@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from coordinator.arrivals import Edit, Job
 from coordinator.items import set_aside
 from coordinator.planning import Plan, replan
-from coordinator.rules import Rule, work_of_row
+from coordinator.rules import Rule, packed_work
 from coordinator.writer import PlanRow
-from cronstream.bodies import pack
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ def planned_edit(
             now_us=now_us,
             settled_us=settled_us,
         )
-        work = b"" if edit.definition is None else pack(work_of_row(edit.definition))
+        work = b"" if edit.definition is None else packed_work(edit.definition)
     except Exception as error:
         log.exception("An edit cannot be planned; its job is set aside", extra={"job_id": edit.job_id})
         rule = None if edit.definition is None else Rule(None)

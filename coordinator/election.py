@@ -40,6 +40,7 @@ import contextlib
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
@@ -109,6 +110,23 @@ def read_leader(endpoints: str, key_prefix: str, *, timeout_seconds: float = 2.0
         return Leader(says["node"], says["address"], says["since"], found.token)
 
     return asyncio.run(read())
+
+
+def etcd_identity(endpoints: str, key_prefix: str, *, make: bool, timeout_seconds: float = 2.0) -> str | None:
+    """Which etcd this is, by a key that the first leader leaves there; None: it has none.
+
+    ``make`` leaves one if there is none. Raises EtcdUnavailable. It runs its own loop.
+    """
+    key = f"{key_prefix}/identity"
+
+    async def ask() -> str | None:
+        async with Etcd(endpoints, timeout_seconds) as etcd:
+            if make:
+                return await etcd.keep_first(key, uuid.uuid4().hex)
+            found = await etcd.read(key)
+        return None if found is None else found.value.decode()
+
+    return asyncio.run(ask())
 
 
 class Elector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -19,26 +20,34 @@ class NotFit(TermOver):
     """This node must not lead as it is; the text says what to do. Another may."""
 
 
-def fence_postgres(connection: psycopg.Connection[Any], *, revision: int, node: str) -> int:
-    """Raise the epoch; returns the term's token. Raises NotFit."""
+def fence_postgres(
+    connection: psycopg.Connection[Any], *, revision: int, node: str, identity: Callable[[bool], str | None]
+) -> int:
+    """Raise the epoch; returns the term's token. Raises NotFit.
+
+    ``identity(make)`` says which etcd the revision is of; with ``make`` it is given a name if it has none.
+    """
     try:
         schema_version_check(connection)
     except SchemaError as error:
         raise NotFit(str(error)) from None
     newest = connection.execute(queries["read_epoch"]).fetchone()
     assert newest is not None
-    token, _, _, tzdata, _ = newest
+    token, base, _, tzdata, _, known_etcd = newest
     if is_older(TZDATA_VERSION, tzdata):
         raise NotFit(
             f"this node's time zone data {TZDATA_VERSION} is older than {tzdata}, with which jobs were planned: "
             "bring its tzdata package up to date"
         )
+    etcd = identity(known_etcd is None)
+    if known_etcd not in (None, etcd):
+        raise NotFit(f"this etcd is not the one that tokens came from so far: was it wiped? {_ADOPT}")
     raised = connection.execute(
-        queries["raise_epoch"], {"revision": revision, "node": node, "tzdata": TZDATA_VERSION}
+        queries["raise_epoch"], {"revision": revision, "node": node, "tzdata": TZDATA_VERSION, "etcd_identity": etcd}
     ).fetchone()
     if raised is None:
-        raise NotFit(
-            f"etcd's revision {revision} is not above the epoch {token}: was etcd wiped or restored? "
-            "When the old etcd is gone for good: cronstream adopt-etcd"
-        )
+        raise NotFit(f"the token {base + revision} is not above {token}: was etcd restored from a backup? {_ADOPT}")
     return int(raised[0])
+
+
+_ADOPT = "When the old etcd is gone for good: cronstream adopt-etcd"

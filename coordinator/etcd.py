@@ -84,6 +84,18 @@ class Etcd:
             )
         return int(answers[1][0][1].create_revision) if won else None
 
+    async def keep_first(self, key: str, value: str) -> str:
+        """Put a lasting key if it is absent; returns what stands there."""
+        name = key.encode()
+        async with self._call() as client:
+            _, answers = await client.transaction(
+                compare=[client.transactions.create(name) == 0],
+                success=[client.transactions.put(name, value.encode()), client.transactions.get(name)],
+                failure=[client.transactions.get(name)],
+            )
+        kept: bytes = answers[-1][0][0]
+        return kept.decode()
+
     async def keep_alive(self, lease: int) -> int:
         """Seconds the lease has now; 0 when it is no more, which etcd does not call an error."""
         async with self._call() as client:

@@ -18,7 +18,9 @@ import sql
 from coordinator.arrivals import Mailbox
 from coordinator.database_clock import ClocksDiffer, DatabaseClock
 from coordinator.dispatcher import Dispatcher
+from coordinator.election import etcd_identity
 from coordinator.epoch import fence_postgres
+from coordinator.etcd import EtcdUnavailable
 from coordinator.feed import Feed
 from coordinator.publisher import Publisher
 from coordinator.reader import Reader
@@ -71,8 +73,9 @@ class Office:
         settings, term = self._settings, self._term
         self._database_clock.read()
         with sql.connect(settings, "office", autocommit=True) as connection:
-            token = fence_postgres(connection, revision=term.token, node=settings.node)
+            token = fence_postgres(connection, revision=term.token, node=settings.node, identity=self._etcd_identity)
             publisher = Publisher(settings, term)
+            self._closing.append(publisher.close)
             publisher.fence()
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
             newest = read_tail(settings, term, stored)
@@ -82,6 +85,12 @@ class Office:
             extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},
         )
         self._start_parts(publisher, token, newest)
+
+    def _etcd_identity(self, make: bool) -> str | None:
+        try:
+            return etcd_identity(self._settings.etcd, f"/{self._settings.installation}", make=make)
+        except EtcdUnavailable as error:
+            raise TermOver(f"etcd, while taking office: {error}") from None
 
     def _start_parts(self, publisher: Publisher, token: int, tail: Mapping[int, int]) -> None:
         settings, end_term = self._settings, self._end_term

@@ -14,6 +14,7 @@ transaction, and what follows:
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -63,6 +64,14 @@ class Publisher:
             raise TermOver(f"init_transactions: {error.args[0].str()}") from None
         # An ex-leader that was paused in here would fence its successor: trust is asked again.
         self._check()
+
+    def close(self) -> None:
+        """Let go of the producer and its threads; what it still holds is dropped.
+
+        In a thread of its own: with the broker away it can take a while, and the hand-over waits for nobody.
+        """
+        self._producer.purge()
+        threading.Thread(target=self._producer.close, name="publisher-close", daemon=True).start()
 
     def publish(self, batches: Sequence[tuple[int, Batch]]) -> dict[int, int]:
         """Publish (partition, batch) pairs in one transaction, again until it commits.

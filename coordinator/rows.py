@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.arrivals import Edit, Job
 from coordinator.planning import Change
-from coordinator.rules import Rule, rule_of, work_of_row
+from coordinator.rules import Rule, packed_work, rule_of
 from coordinator.zone_data import lower_bound
 from cronstream.bodies import Policy, Work, pack
 
@@ -17,12 +17,12 @@ def jobs_of(rows: Iterable[dict[str, Any]], now_us: int) -> Iterator[Job]:
     """Rows of ``load`` and its like that have a next time, read at ``now_us`` or after."""
     for row in rows:
         try:
-            rule, work, error = rule_of(row, row["stored_anchor_us"]), work_of_row(row), None
+            rule, work, error = rule_of(row, row["stored_anchor_us"]), packed_work(row), None
         except Exception as unreadable:
             rule, error = Rule(None), str(unreadable) or repr(unreadable)
-            work = Work(row["tenant"], row["name"], row["handler"], None, Policy())
+            work = pack(Work(row["tenant"], row["name"], row["handler"], None, Policy()))
         next_us = lower_bound(row["next_us"], row["tzdata"], now_us)
-        yield Job(row["job_id"], next_us, row["version"], rule, pack(work), error)
+        yield Job(row["job_id"], next_us, row["version"], rule, work, error)
 
 
 def edits_of(rows: Iterable[dict[str, Any]], known: Mapping[int, Collection[int]], now_us: int) -> Iterator[Edit]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from cronstream.bodies import Policy, Work
+from cronstream.bodies import Policy, Work, pack
 from cronstream.clock import SECOND
+from cronstream.records import MAX_BYTES
 from cronstream.schedule import Every, Owed, Schedule, Skip, abandon, owed, schedule_of
 from cronstream.schedule import Policy as MisfirePolicy
 
@@ -148,6 +149,14 @@ def work_of_row(columns: Mapping[str, Any]) -> Work:
             columns["timeout_seconds"],
         ),
     )
+
+
+def packed_work(columns: Mapping[str, Any]) -> bytes:
+    """``work_of_row`` as it travels. Raises ValueError for one that fits no record."""
+    work = pack(work_of_row(columns))
+    if len(work) > MAX_BYTES:
+        raise ValueError(f"payload has {len(work)} bytes with its policy, more than a record's {MAX_BYTES}")
+    return work
 
 
 _policy = lru_cache(maxsize=4096)(Policy)

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from coordinator.epoch import NotFit
 from coordinator.trust import Term, TermOver
 from coordinator.writer import offset_parameters
 from cronstream.records import Batch, Kind, PoisonRecord
@@ -57,7 +58,10 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
     ended: set[int] = set()
     newest: dict[int, int] = {}
     try:
-        consumer.list_topics(topic, timeout=10)  # connected first: assigned too early, it waits half a second
+        # Connected first: assigned too early, it waits half a second.
+        found = len(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        if found != settings.partitions:
+            raise NotFit(f"{topic} has {found} partitions and CRONSTREAM_PARTITIONS is {settings.partitions}")
         consumer.assign(
             [TopicPartition(topic, partition, stored.get(partition, 0)) for partition in range(settings.partitions)]
         )

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+_ENDLESS = 10 * 366 * 86400.0
+
 Body = TypeVar("Body", bound=msgspec.Struct)
 
 
@@ -24,6 +26,18 @@ class Policy(msgspec.Struct, array_like=True, frozen=True):
     max_backoff_seconds: float = 3600.0
     jitter: str = "full"
     timeout_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Refuse what SQL refuses too: a row written around its triggers must not reach a worker."""
+        for name, number, least in (
+            ("max_attempts", self.max_attempts, 1),
+            ("backoff_seconds", self.backoff_seconds, 0),
+            ("backoff_factor", self.backoff_factor, 0),
+            ("max_backoff", self.max_backoff_seconds, 0),
+            ("timeout_seconds", self.timeout_seconds, 0),
+        ):
+            if not least <= number < _ENDLESS:  # NaN is neither
+                raise ValueError(f"{name} is {number}")
 
 
 class Work(msgspec.Struct, array_like=True, frozen=True):

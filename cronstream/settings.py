@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from cronstream.topics import Topics
 
 PREFIX = "CRONSTREAM_"
+_ENDPOINTS = r"^[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*$"
 
 
 class SettingsError(ValueError):
@@ -26,16 +27,16 @@ class SettingsError(ValueError):
 class Installation(BaseModel):
     """What every process of one installation agrees on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     installation: str = Field("cronstream", pattern=r"^[a-z][a-z0-9_-]{0,40}$")
     """Names the topics, the etcd keys, the consumer groups and the replication slot."""
     postgres: str
     """A libpq connection string, without the password."""
     postgres_password_file: Path | None = None
-    kafka: str
+    kafka: str = Field(pattern=_ENDPOINTS)
     """Bootstrap servers: host:port[,host:port]."""
-    etcd: str
+    etcd: str = Field(pattern=_ENDPOINTS)
     """Endpoints: host:port[,host:port]."""
     connect: str | None = None
     """Kafka Connect's REST address; only the capture needs it."""

@@ -5,17 +5,18 @@
 -- name: raise_epoch
 -- Fence Postgres: from here on every older token is refused. No row: the token is not newer.
 UPDATE cronstream.coordinator_epoch
-SET token = base + %(revision)s, node = %(node)s, raised_at = clock_timestamp(), tzdata = %(tzdata)s
+SET token = base + %(revision)s, node = %(node)s, raised_at = clock_timestamp(), tzdata = %(tzdata)s,
+    etcd_identity = %(etcd_identity)s
 WHERE base + %(revision)s > token
 RETURNING token
 
 -- name: read_epoch
 -- The newest token seen, and by whom.
-SELECT token, base, node, tzdata, tzdata_planned FROM cronstream.coordinator_epoch
+SELECT token, base, node, tzdata, tzdata_planned, etcd_identity FROM cronstream.coordinator_epoch
 
 -- name: adopt_etcd
 -- Go on counting tokens from the newest one, on top of an etcd that counts anew.
-UPDATE cronstream.coordinator_epoch SET base = token RETURNING base
+UPDATE cronstream.coordinator_epoch SET base = token, etcd_identity = NULL RETURNING base
 
 -- name: read_clock
 -- The clock that decides what is due.

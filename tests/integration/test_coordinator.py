@@ -125,3 +125,52 @@ def test_an_etcd_that_counts_anew_is_refused_until_it_is_adopted(
         job_id = insert(installation, "every-second", every="1 second")
         eventually(lambda: len(times_of(triggers, job_id)) >= 2, within=30)
     assert min(seen.token for seen in triggers.seen) > 1000000000
+
+
+def test_a_wiped_etcd_is_known_by_its_missing_name_whatever_its_revisions(
+    installation: TestInstallation, triggers: Watcher
+) -> None:
+    with installation.connect() as connection:
+        connection.execute("UPDATE cronstream.coordinator_epoch SET etcd_identity = 'the old one', token = 1")
+        installation.start("coordinator", "c1", **AUDITED)
+        eventually(lambda: "was it wiped?" in installation.log_of("c1"), within=15)
+        connection.execute(load("coordinator")["adopt_etcd"])
+        job_id = insert(installation, "every-second", every="1 second")
+        eventually(lambda: len(times_of(triggers, job_id)) >= 2, within=30)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "anchor = 'infinity', every = '1 second'",
+        "starts_at = '-infinity', ends_at = 'infinity', run_at = 'infinity', every = NULL",
+        "every = '178000000 years'",
+        "timeout_seconds = 'NaN'",
+        "payload = jsonb_build_object('x', repeat('y', 3000000))",
+        "cron = 'no such thing', every = NULL",
+        "timezone = 'Nowhere'",
+    ],
+)
+def test_a_row_written_around_the_triggers_stops_nothing_else(
+    installation: TestInstallation, triggers: Watcher, damage: str
+) -> None:
+    installation.start("coordinator", "c1", **AUDITED)
+    await_leader(installation)
+    sound, bad = insert(installation, "sound", every="1 second"), insert(installation, "bad", every="1 second")
+    eventually(lambda: len(times_of(triggers, bad)) >= 1, within=20)
+    with installation.connect() as connection, connection.transaction():
+        for trigger in ("aa_check_and_stamp", "tell_update"):
+            connection.execute(f"ALTER TABLE cronstream.job_definitions DISABLE TRIGGER {trigger}")  # type: ignore[arg-type]
+        connection.execute(
+            f"UPDATE cronstream.job_definitions SET {damage}, revision = revision + 1 WHERE job_id = %s",  # type: ignore[arg-type]
+            [bad],
+        )
+        connection.execute("ALTER TABLE cronstream.job_definitions ENABLE TRIGGER USER")
+    with installation.connect() as connection:
+        eventually(
+            lambda: connection.execute("SELECT count(*) FROM cronstream.job_changes").fetchone() == (0,), within=20
+        )
+        count = len(times_of(triggers, sound))
+        eventually(lambda: len(times_of(triggers, sound)) >= count + 3, within=20)
+        assert installation.log_of("c1").count("took office") == 1
+        connection.execute("DELETE FROM cronstream.job_definitions WHERE job_id = %s", [bad])

@@ -47,7 +47,9 @@ class HttpHandler:
         except msgspec.MsgspecError as error:
             return failed(f"the payload is not an http call: {error}")
         method = call.method.upper()
-        headers = {**call.headers, **identity(attempt)}
+        own = identity(attempt)
+        taken = {name.lower() for name in own}
+        headers = {name: text for name, text in call.headers.items() if name.lower() not in taken} | own
         body = None if method in _BODILESS else bytes(call.body) or envelope(attempt)
         if body is not None and not any(name.lower() == "content-type" for name in headers):
             headers["Content-Type"] = "application/json"

@@ -26,7 +26,7 @@ from tests.properties.term.tables import DEFAULTS, WORK, Tables
 
 START_US = 1_800_000_000_000_000
 SETTINGS = CoordinatorSettings(
-    postgres="", kafka="", etcd="", partitions=2, horizon_seconds=10, transaction_items=3, audit_seconds=1.0,
+    postgres="", kafka="k:1", etcd="e:1", partitions=2, horizon_seconds=10, transaction_items=3, audit_seconds=1.0,
     audit_stale_seconds=3.0,
 )  # fmt: skip
 

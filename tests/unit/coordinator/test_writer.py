@@ -47,7 +47,7 @@ def unmatched() -> list[list[int]]:
 
 @pytest.fixture
 def writer(postgres: Postgres, unmatched: list[list[int]]) -> Writer:
-    settings = CoordinatorSettings(postgres="", kafka="", etcd="")
+    settings = CoordinatorSettings(postgres="", kafka="k:1", etcd="e:1")
     return Writer(settings, 7, FakeClock(), unmatched=unmatched.append, end_term=print, ask=postgres)
 
 
@@ -110,7 +110,7 @@ def test_a_newer_token_ends_it(writer: Writer, postgres: Postgres) -> None:
 
 def test_it_tells_how_long_the_oldest_write_waits(postgres: Postgres) -> None:
     clock = FakeClock()
-    settings = CoordinatorSettings(postgres="", kafka="", etcd="")
+    settings = CoordinatorSettings(postgres="", kafka="k:1", etcd="e:1")
     writer = Writer(settings, 7, clock, unmatched=print, end_term=print, ask=postgres)
     writer.put(plans(1))
     clock.advance(3)
