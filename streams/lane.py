@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from aiokafka.errors import MessageSizeTooLargeError
+
 from cronstream import dead_letters
 from cronstream.clock import Clock
 from cronstream.dead_letters import Record
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 WAITING = 16
 """Records that a lane holds beside the one under way."""
 AGAIN_SECONDS = 0.25
+NEVER_TAKEN = (AssertionError, TypeError, ValueError, MessageSizeTooLargeError)
+"""What a producer answers to records that it will not take however often it is asked."""
 
 
 class Table(Protocol):
@@ -145,12 +149,18 @@ class Lane:
             return set_aside(self._topics, record, dead_letters.POISON_RECORD, repr(error))
 
     async def _carry_out(self, record: Record, effects: Effects) -> None:
+        given_up = False
         while True:
             while not self._trusted():
                 await self._clock.asleep(0.05)
             try:
                 outputs = asyncio.gather(*(self._send(send, self.partition) for send in effects.sends))
                 logged, _ = await asyncio.gather(self._table.log(effects.rows), outputs)
+            except NEVER_TAKEN as error:
+                log.exception("Effects are never taken", extra={"action": "set_aside", "record": record.place})
+                if given_up:
+                    raise
+                effects, given_up = set_aside(self._topics, record, dead_letters.UNSENDABLE, repr(error)), True
             except Exception as error:
                 log.warning(
                     "Effects not acknowledged, trying again: %r",
@@ -158,8 +168,14 @@ class Lane:
                     extra={"action": "again", "record": record.place},
                 )
                 await self._clock.asleep(AGAIN_SECONDS)
-                continue
-            self._table.store(effects.rows, logged)
-            self._counts.update(effects.counts)
-            self.running += effects.running
-            return
+            else:
+                self._table.store(effects.rows, logged)
+                self._counts.update(effects.counts)
+                if refused := effects.counts["refused_old_leader"]:
+                    log.warning(
+                        "%d items of a leader that was followed by another are set aside",
+                        refused,
+                        extra={"action": "refused", "record": record.place},
+                    )
+                self.running += effects.running
+                return

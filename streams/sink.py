@@ -177,9 +177,9 @@ class Sink:
             log.warning("Offsets not committed, rows will be offered again: %s", error, extra={"action": "commit"})
 
     def _set_aside(self, record: Record, value: bytes | None, reason: str, error: str) -> None:
-        headers = dead_letters.headers_of(record, reason, error, STAGE)
+        letter = dead_letters.letter_of(record, reason, error, STAGE, value)
         log.warning("Set aside: %s", error, extra={"action": "dead_letter", "record": record.place, "reason": reason})
-        self._producer.produce(self._settings.topics.dead_letter, value, record.key, headers=[*headers])
+        self._producer.produce(self._settings.topics.dead_letter, letter.value, letter.key, headers=[*letter.headers])
 
 
 def _record(message: Any) -> Record:

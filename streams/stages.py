@@ -131,8 +131,8 @@ class Settling:
 
 def set_aside(topics: Topics, record: Record, reason: str, error: str) -> Effects:
     """The whole record to the dead-letter topic, as it was read."""
-    headers = dead_letters.headers_of(record, reason, error, "streams")
-    return Effects([Send(topics.dead_letter, record.key, record.value, headers)], {}, Counter(unreadable=1))
+    letter = dead_letters.letter_of(record, reason, error, "streams")
+    return Effects([Send(topics.dead_letter, *letter)], {}, Counter(unreadable=1))
 
 
 def _set_aside(topics: Topics, record: Record, error: PoisonRecord) -> Effects:
@@ -140,8 +140,7 @@ def _set_aside(topics: Topics, record: Record, error: PoisonRecord) -> Effects:
 
 
 def _dead_letter(topics: Topics, record: Record, items: Batch, reason: str, error: str) -> Send:
-    headers = dead_letters.headers_of(record, reason, error, "streams")
-    return Send(topics.dead_letter, record.key, items.encode(), headers)
+    return Send(topics.dead_letter, *dead_letters.letter_of(record, reason, error, "streams", items.encode()))
 
 
 def _decode(record: Record) -> Batch | PoisonRecord:

@@ -140,13 +140,13 @@ class Reporter:
             message.value(),
             [(name, _bytes(value)) for name, value in cast(_Headers, message.headers() or [])],
         )
-        headers = _Headers(dead_letters.headers_of(record, dead_letters.POISON_RECORD, reason, "workers"))
+        letter = dead_letters.letter_of(record, dead_letters.POISON_RECORD, reason, "workers")
         self._produce(
             self._settings.topics.dead_letter,
             partition,
-            message.value(),
-            message.key(),
-            headers,
+            letter.value,
+            letter.key,
+            _Headers(letter.headers),
             partition,
             lambda _: then(),
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, timedelta
 from typing import Any
 
+from confluent_kafka import Producer
+
 from tests.acceptance.conftest import System
 from tests.support.poll import eventually
 
@@ -97,6 +99,25 @@ def test_five_kinds_of_nothing_arrive_as_stored(system: System) -> None:
     jobs["absent"] = system.insert("nothing-absent", run_at=_soon(system), handler="log")
     for job_id in jobs.values():
         assert system.await_runs(job_id, 1)[0]["outcome"] == "succeeded"
+
+
+def test_garbage_on_any_topic_blocks_nothing(system: System) -> None:
+    topics = system.installation.topics
+    job_id = system.insert("goes-on", every="1 second", handler="log")
+    system.await_runs(job_id, 1)
+    producer = Producer({"bootstrap.servers": system.installation.endpoints.kafka, "message.max.bytes": 1_048_500})
+    for topic in (topics.triggers, topics.attempts, topics.outcomes):
+        for partition in range(4):
+            for value in (None, b"", b"\xc1", bytes(1_048_000)):
+                producer.produce(topic, value, partition=partition)
+    producer.produce(topics.changes, b"\xc1", partition=0)
+    assert producer.flush(30) == 0
+    count = len(system.runs(job_id))
+    system.await_runs(job_id, count + 5)
+    edited = system.insert("after-garbage", run_at=_soon(system), handler="log")
+    system.await_runs(edited, 1)
+    assert all(process.poll() is None for process in system.installation.processes)
+    system.sql("DELETE FROM cronstream.job_definitions WHERE job_id = %s", job_id)
 
 
 def _soon(system: System) -> Any:

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from aiokafka.errors import MessageSizeTooLargeError
+
 from cronstream.clock import FakeClock
 from cronstream.dead_letters import Record
 from cronstream.topics import Topics
@@ -186,6 +188,24 @@ def test_nothing_is_sent_while_the_group_may_have_given_the_partition_away() -> 
         assert broker.log == []
         trusted = True
         await until(lambda: lane.done == 1)
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_what_is_never_taken_is_set_aside_and_blocks_nothing() -> None:
+    class Refusing(Broker):
+        async def send(self, send: Send, partition: int) -> None:
+            if send.topic == TOPICS.attempts:
+                raise MessageSizeTooLargeError("too large")
+            await super().send(send, partition)
+
+    async def story() -> None:
+        broker = Refusing()
+        lane = new_lane(broker)
+        await lane.put(record(5))
+        await until(lambda: lane.done == 6)
+        assert (TOPICS.dead_letter, b"unsendable") in broker.log
         await lane.close()
 
     asyncio.run(story())
