@@ -175,6 +175,7 @@ def new_app(settings: StreamsSettings, clock: Clock) -> StreamsApp:
         broker_rebalance_timeout=session,
         broker_heartbeat_interval=session / 6,
         broker_request_timeout=max(30.0, session * 3),
+        broker_client_id=settings.node,
         broker_max_poll_interval=300.0,
         consumer_auto_offset_reset="earliest",
         producer_acks=-1,

@@ -1,8 +1,10 @@
-"""Whoever logs in a process of the product, a library included: the format is one."""
+"""What every process shows of itself: one log format, libraries included, and its name in its group."""
 
 from __future__ import annotations
 
 import re
+
+from confluent_kafka.admin import AdminClient
 
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
@@ -20,7 +22,13 @@ NODES = {
 }
 
 
-def test_every_line_of_every_process_has_one_format(installation: TestInstallation) -> None:
+def members(admin: AdminClient, group: str) -> list[str]:
+    """The client ids of a group's members."""
+    described = admin.describe_consumer_groups([group], request_timeout=10)[group].result(20)
+    return [member.client_id for member in described.members]
+
+
+def test_every_line_of_every_process_has_one_format_and_a_name(installation: TestInstallation) -> None:
     # A broker that is not there makes every client library speak.
     kafka = f"127.0.0.1:1,{installation.endpoints.kafka}"
     for node, module in NODES.items():
@@ -32,6 +40,10 @@ def test_every_line_of_every_process_has_one_format(installation: TestInstallati
     eventually(lambda: "It waits: c1 leads" in installation.log_of("c2"), within=60)
     eventually(lambda: "action=opened" in installation.log_of("s1"), within=60)
     eventually(lambda: "action=taken_over" in installation.log_of("w1"), within=60)
+    admin = AdminClient({"bootstrap.servers": installation.endpoints.kafka})
+    for group, node in (("streams", "s1"), ("history", "h1"), ("workers", "w1")):
+        name = f"{installation.name}-{group}"
+        eventually(lambda name=name, node=node: members(admin, name) == [node], within=60)  # type: ignore[misc]
     installation.end_processes()
     for node in NODES:
         lines = installation.log_of(node).splitlines()

@@ -60,14 +60,14 @@ class Streams:
         return len(health["partitions"]) if code == 200 else 0
 
 
-def start(installation: TestInstallation, node: str) -> Streams:
+def start(installation: TestInstallation, node: str, **changes: object) -> Streams:
     port = free_port()
-    return Streams(installation.start("streams", node, status_port=port), port)
+    return Streams(installation.start("streams", node, status_port=port, **changes), port)
 
 
-def at_work(installation: TestInstallation, node: str = "s1") -> Streams:
-    streams = start(installation, node)
-    eventually(lambda: streams.owned() == 2 * PARTITIONS, within=20, says=f"{node} owns all partitions")
+def at_work(installation: TestInstallation, node: str = "s1", **changes: object) -> Streams:
+    streams = start(installation, node, **changes)
+    eventually(lambda: streams.owned() == 2 * PARTITIONS, within=60, says=f"{node} owns all partitions")
     return streams
 
 
@@ -171,21 +171,24 @@ def test_triggers_become_attempts_once_and_the_rest_is_accounted_for(
     publisher.triggers((0, triggers([run(one), run(one)], token=5)), (0, b"not a batch"))
     publisher.triggers((0, triggers([run(three)], token=4)))
     publisher.triggers((0, triggers([skip(three), run(four), cancel(two)], token=6)))
-    eventually(lambda: len(attempts.items()) == 3, within=10)
+    eventually(lambda: len(attempts.items()) == 3, within=60)
     assert [item.job_id for item in attempts.items()] == [one, two, four]
     assert [batch.source for batch in attempts.batches()] == [
         Source(installation.topics.triggers, 0, 0, 0),
         Source(installation.topics.triggers, 0, 7, 0),
     ]
-    eventually(lambda: len(dead.poll()) == 2, within=10)
+    eventually(lambda: len(dead.poll()) == 2, within=60)
     reasons = {dict(letter.headers())["cronstream-reason"]: letter for letter in dead.records}
     assert reasons[b"poison_record"].value() == b"not a batch"
     assert Batch.decode(reasons[b"stale_token"].value()).job_id.tolist() == [three]
-    eventually(lambda: streams.get(f"/jobs/{two}")[0] == 200, within=10)
+    eventually(lambda: streams.get(f"/jobs/{two}")[0] == 200, within=60)
     assert streams.get(f"/jobs/{three}")[1].get("state") == "skipped"
     assert streams.get(f"/jobs/{two}")[1].get("state") == "deleted"
     stats = streams.get("/stats")[1]
-    assert {name: stats[name] for name in ("admitted", "published_twice", "refused_old_leader", "unreadable", "skipped", "cancelled")} == {
+    assert {
+        name: stats[name]
+        for name in ("admitted", "published_twice", "refused_old_leader", "unreadable", "skipped", "cancelled")
+    } == {
         "admitted": 3,
         "published_twice": 2,
         "refused_old_leader": 1,
@@ -201,9 +204,9 @@ def test_what_a_transaction_took_back_is_never_admitted(
     at_work(installation)
     for number in range(10):
         publisher.triggers((1, triggers([run(JOBS[1][number])])), abort=number % 2 == 0)
-    eventually(lambda: len(attempts.items()) >= 5, within=10)
+    eventually(lambda: len(attempts.items()) >= 5, within=60)
     publisher.triggers((1, triggers([run(JOBS[1][99])])))
-    eventually(lambda: attempts.items()[-1].job_id == JOBS[1][99], within=10)
+    eventually(lambda: attempts.items()[-1].job_id == JOBS[1][99], within=60)
     assert [item.job_id for item in attempts.items()] == [*JOBS[1][1:10:2], JOBS[1][99]]
 
 
@@ -212,10 +215,10 @@ def test_status_follows_the_outcomes(installation: TestInstallation, publisher: 
     job = JOBS[2][0]
     assert streams.get(f"/jobs/{job}")[0] == 404
     publisher.outcomes(outcome(Kind.STARTED, job))
-    eventually(lambda: streams.get(f"/jobs/{job}")[1].get("state") == "running", within=10)
+    eventually(lambda: streams.get(f"/jobs/{job}")[1].get("state") == "running", within=60)
     assert streams.get("/stats")[1]["running"] == 1
     publisher.outcomes(outcome(Kind.FAILED, job, error="exit 3"))
-    eventually(lambda: streams.get(f"/jobs/{job}")[1].get("state") == "failed", within=10)
+    eventually(lambda: streams.get(f"/jobs/{job}")[1].get("state") == "failed", within=60)
     code, seen = streams.get(f"/jobs/{job}/runs/{iso(NOON)}")
     assert (code, seen["state"], seen["error"], seen["attempt"]) == (200, "failed", "exit 3", 1)
     assert streams.get(f"/jobs/{job}/runs/{iso(NOON + SECOND)}")[0] == 404
@@ -226,17 +229,15 @@ def test_status_follows_the_outcomes(installation: TestInstallation, publisher: 
 def test_a_stopped_process_leaves_at_once_and_its_successor_goes_on(
     installation: TestInstallation, publisher: Publisher, attempts: Reader
 ) -> None:
-    first = at_work(installation)
+    # Were it not to leave the group, the successor would wait for the end of its session.
+    first = at_work(installation, session_timeout_seconds=600)
     publisher.triggers((0, triggers([run(JOBS[0][0])])))
-    eventually(lambda: len(attempts.items()) == 1, within=10)
-    clock = SystemClock()
-    begun = clock.boot_ns()
+    eventually(lambda: len(attempts.items()) == 1, within=60)
     first.process.terminate()
-    assert first.process.wait(10) == 0
-    assert (clock.boot_ns() - begun) / 1e9 < 5  # 1.5 s on an idle machine; the session would take 6
+    assert first.process.wait(60) == 0
     at_work(installation, "s2")
     publisher.triggers((0, triggers([run(JOBS[0][0]), run(JOBS[0][1])])))
-    eventually(lambda: JOBS[0][1] in [item.job_id for item in attempts.items()], within=10)
+    eventually(lambda: JOBS[0][1] in [item.job_id for item in attempts.items()], within=60)
     assert [item.job_id for item in attempts.items()] == JOBS[0][:2]
     assert [batch.source.offset for batch in attempts.batches() if batch.source] == [0, 2]
 
@@ -267,10 +268,10 @@ def test_killed_under_load_nothing_is_lost_and_each_run_has_one_source(
     for node in nodes:
         streams = start(installation, node)
         before = len(attempts.batches())
-        eventually(lambda before=before: len(attempts.batches()) > before, within=25)  # type: ignore[misc]
+        eventually(lambda before=before: len(attempts.batches()) > before, within=60)  # type: ignore[misc]
         SystemClock().sleep(1.3)
         streams.process.send_signal(signal.SIGKILL)
-        streams.process.wait(10)
+        streams.process.wait(60)
         check_committed_has_its_output(installation, attempts)
     loading.join(60)
     assert publisher_done.is_set()
@@ -278,7 +279,7 @@ def test_killed_under_load_nothing_is_lost_and_each_run_has_one_source(
     wanted = {(job, NOON + second * SECOND, 0) for second in range(300) for p in JOBS for job in JOBS[p][:50]}
     assert len(wanted) == published
     eventually(lambda: not wanted - {item.run for item in attempts.items()}, within=30)
-    eventually(lambda: lag(installation) == 0, within=10)
+    eventually(lambda: lag(installation) == 0, within=60)
     sources: dict[tuple[int, int, int], set[Source | None]] = defaultdict(set)
     for batch in attempts.batches():
         for item in batch.items():
@@ -302,7 +303,7 @@ def lag(installation: TestInstallation) -> int:
     reader = Reader.of(installation, installation.topics.triggers)
     done = committed(installation)
     try:
-        eventually(lambda: reader.poll() and len(reader.records) == len(reader.poll()), within=10)
+        eventually(lambda: reader.poll() and len(reader.records) == len(reader.poll()), within=60)
         return sum(message.offset() >= done[message.partition()] for message in reader.records)
     finally:
         reader.consumer.close()
@@ -312,11 +313,11 @@ def check_committed_has_its_output(installation: TestInstallation, attempts: Rea
     """Every first publication below the committed offset has its attempts record."""
     done = committed(installation)
     reader = Reader.of(installation, installation.topics.triggers)
-    eventually(lambda: reader.poll() and len(reader.records) == len(reader.poll()), within=10)
+    eventually(lambda: reader.poll() and len(reader.records) == len(reader.poll()), within=60)
     below = [message for message in reader.records if message.offset() < done[message.partition()]]
     reader.consumer.close()
     runs = {item.run for message in below for item in Batch.decode(message.value()).items()}
-    eventually(lambda: {item.run for item in attempts.items()} >= runs, within=10)
+    eventually(lambda: {item.run for item in attempts.items()} >= runs, within=60)
 
 
 def test_processes_come_and_go_and_every_answer_is_right_or_503(
@@ -364,17 +365,17 @@ def test_processes_come_and_go_and_every_answer_is_right_or_503(
     try:
         processes["s2"] = second = start(installation, "s2")
         eventually(lambda: first.owned() == second.owned() == PARTITIONS, within=30)
-        eventually(lambda: all(second.get(f"/jobs/{job}")[0] == 200 for job in jobs), within=10, says="s2 forwards")
-        eventually(lambda: all(first.get(f"/jobs/{job}")[0] == 200 for job in jobs), within=10, says="s1 forwards")
+        eventually(lambda: all(second.get(f"/jobs/{job}")[0] == 200 for job in jobs), within=60, says="s2 forwards")
+        eventually(lambda: all(first.get(f"/jobs/{job}")[0] == 200 for job in jobs), within=60, says="s1 forwards")
         first.process.send_signal(signal.SIGKILL)
-        first.process.wait(10)
+        first.process.wait(60)
         del processes["s1"]
         eventually(lambda: second.owned() == 2 * PARTITIONS, within=30)
         processes["s3"] = third = start(installation, "s3")
         eventually(lambda: third.owned() == PARTITIONS, within=30)
         del processes["s2"]
         second.process.terminate()
-        second.process.wait(10)
+        second.process.wait(60)
         eventually(lambda: third.owned() == 2 * PARTITIONS, within=30)
     finally:
         stop.set()
@@ -385,7 +386,7 @@ def test_processes_come_and_go_and_every_answer_is_right_or_503(
     for job in jobs:
         eventually(
             lambda job=job: third.get(f"/jobs/{job}")[1].get("counts", {}).get("succeeded") == acknowledged[job],  # type: ignore[misc]
-            within=10,
+            within=60,
         )
 
 
@@ -395,23 +396,23 @@ def test_a_process_that_slept_through_its_session_answers_and_does_nothing(
     sleeper = at_work(installation, "s1")
     job = JOBS[0][0]
     publisher.outcomes(outcome(Kind.SUCCEEDED, job))
-    eventually(lambda: sleeper.get(f"/jobs/{job}")[0] == 200, within=10)
+    eventually(lambda: sleeper.get(f"/jobs/{job}")[0] == 200, within=60)
     sleeper.process.send_signal(signal.SIGSTOP)
     successor = start(installation, "s2")
     eventually(lambda: successor.owned() == 2 * PARTITIONS, within=30)
     publisher.outcomes(outcome(Kind.FAILED, job, NOON + SECOND))
-    eventually(lambda: successor.get(f"/jobs/{job}")[1].get("state") == "failed", within=10)
+    eventually(lambda: successor.get(f"/jobs/{job}")[1].get("state") == "failed", within=60)
     sleeper.process.send_signal(signal.SIGCONT)
     for _ in range(50):
         code, body = sleeper.get(f"/jobs/{job}")
         assert code in (0, 503) or body["state"] == "failed"
     publisher.triggers((0, triggers([run(job)])))
-    eventually(lambda: attempts.items() != [], within=20)
+    eventually(lambda: attempts.items() != [], within=60)
     eventually(lambda: sleeper.owned() == successor.owned() == PARTITIONS, within=30, says="the sleeper is back")
     assert len({batch.source for batch in attempts.batches()}) == 1
 
 
 def test_a_missing_topic_is_named(installation: TestInstallation) -> None:
     process = installation.start("streams", "s1", installation="nowhere", status_port=free_port())
-    assert process.wait(30) != 0
+    assert process.wait(60) != 0
     assert "nowhere.triggers" in installation.log_of("s1")

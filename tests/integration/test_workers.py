@@ -158,7 +158,7 @@ def test_attempts_are_run_reported_and_committed(world: World) -> None:
     assert done.started_at <= (done.finished_at or 0)
     assert (failed.error, failed.output) == ("exit code 4", "no\n")
     assert failed.work == command_item(3, ["sh", "-c", "echo no; exit 4"]).body
-    eventually(lambda: world.committed(0).offset == 1 and world.committed(3).offset == 1, within=5)
+    eventually(lambda: world.committed(0).offset == 1 and world.committed(3).offset == 1, within=60)
     assert world.committed(0).sources == {(world.topics.triggers, 0): (0, 0)}
     assert world.committed(0).outcomes_from >= 2
 
@@ -168,7 +168,7 @@ def test_poison_is_set_aside_and_blocks_nothing(world: World) -> None:
     world.emit_raw(1, b"\xc1 no batch", key=b"k", headers=[("own", b"1")])
     world.emit(1, Item(Kind.RUN, 8, SCHEDULED_US, body=b"?"), log_item(1))
     assert world.wait_for_ends(2) == {1: "SUCCEEDED", 8: "FAILED"}
-    eventually(lambda: world.committed(1).offset == 2, within=5)
+    eventually(lambda: world.committed(1).offset == 2, within=60)
     world.read()
     [dead] = world.dead
     assert (dead.key(), dead.value()) == (b"k", b"\xc1 no batch")
@@ -193,11 +193,11 @@ def test_a_killed_workers_finished_runs_are_not_run_again_and_its_running_ones_a
     first = world.worker("w1", slots=8)
     world.emit(0, *(command_item(job, command(job), tenant="slow") for job in slow), *map(log_item, quick))
     world.wait_for_ends(len(quick))
-    running = eventually(lambda: sorted(tmp_path.iterdir()) if len(list(tmp_path.iterdir())) == 6 else [], within=10)
+    running = eventually(lambda: sorted(tmp_path.iterdir()) if len(list(tmp_path.iterdir())) == 6 else [], within=60)
     pids = [int(path.read_text()) for path in running]
     first.send_signal(signal.SIGKILL)
-    first.wait(5)
-    eventually(lambda: not any(is_alive(pid) for pid in pids), within=5)
+    first.wait(60)
+    eventually(lambda: not any(is_alive(pid) for pid in pids), within=60)
 
     for path in running:
         path.unlink()
@@ -209,10 +209,10 @@ def test_a_killed_workers_finished_runs_are_not_run_again_and_its_running_ones_a
     assert world.report(min(lost), Kind.LOST).work is not None
     assert world.ran("w2") == []
     waiting = set(slow) - lost
-    eventually(lambda: {int(path.name) for path in tmp_path.iterdir()} == waiting, within=10)
+    eventually(lambda: {int(path.name) for path in tmp_path.iterdir()} == waiting, within=60)
 
     second.terminate()
-    assert second.wait(20) == 0
+    assert second.wait(60) == 0
     ends = world.wait_for_ends(len(quick) + len(slow))
     assert {job for job, kind in ends.items() if kind == "LOST"} == set(slow)
     assert world.committed(0).offset == 1
@@ -220,28 +220,28 @@ def test_a_killed_workers_finished_runs_are_not_run_again_and_its_running_ones_a
 
 def test_sigterm_finishes_what_runs_and_hands_back_what_waits(world: World) -> None:
     first = world.worker("w1", slots=2)
-    world.emit(2, command_item(1, ["sleep", "1.5"]), command_item(2, ["sleep", "1.5"], tenant="b"))
+    world.emit(2, command_item(1, ["sleep", "4"]), command_item(2, ["sleep", "4"], tenant="b"))
     world.emit(2, log_item(3))
-    eventually(lambda: world.jobs(Kind.STARTED), within=15)
+    eventually(lambda: world.jobs(Kind.STARTED), within=60)
     first.terminate()
-    assert first.wait(20) == 0
+    assert first.wait(60) == 0
     assert "action=down" in world.installation.log_of("w1")
     assert set(world.ends().values()) == {"SUCCEEDED"}
     handed_back = {1, 2, 3} - world.ends().keys()
     assert 3 in handed_back
 
     world.worker("w2", slots=2)
-    assert world.wait_for_ends(3, within=5) == dict.fromkeys((1, 2, 3), "SUCCEEDED")
-    eventually(lambda: world.committed(2).offset == 2, within=5)
+    assert world.wait_for_ends(3, within=60) == dict.fromkeys((1, 2, 3), "SUCCEEDED")
+    eventually(lambda: world.committed(2).offset == 2, within=60)
 
 
 def test_sigterm_cuts_off_what_outlasts_the_drain(world: World, tmp_path: Path) -> None:
     worker = world.worker("w1", drain_seconds=0.5)
     world.emit(0, command_item(1, saying_its_pid(tmp_path, "sleep 600")(1)), log_item(2))
-    eventually(lambda: list(tmp_path.iterdir()), within=15)
+    eventually(lambda: list(tmp_path.iterdir()), within=60)
     world.wait_for_ends(1)
     worker.terminate()
-    assert worker.wait(10) == 0
+    assert worker.wait(60) == 0
     assert world.wait_for_ends(2) == {1: "LOST", 2: "SUCCEEDED"}
     assert not is_alive(int((tmp_path / "1").read_text()))
     assert world.committed(0).offset == 1
@@ -252,14 +252,14 @@ def test_a_second_emission_runs_nothing_not_even_on_another_worker(world: World)
     world.emit(0, log_item(1), source=5)
     world.emit(0, log_item(1), source=5)
     world.wait_for_ends(1)
-    eventually(lambda: world.committed(0).offset == 2, within=5)
+    eventually(lambda: world.committed(0).offset == 2, within=60)
     first.terminate()
-    assert first.wait(20) == 0
+    assert first.wait(60) == 0
     world.emit(0, log_item(1), source=5)
     world.emit(0, log_item(2), source=6)
     world.worker("w2")
     assert world.wait_for_ends(2) == {1: "SUCCEEDED", 2: "SUCCEEDED"}
-    eventually(lambda: world.committed(0).offset == 4, within=5)
+    eventually(lambda: world.committed(0).offset == 4, within=60)
     assert world.ran("w1") == [1]
     assert world.ran("w2") == [2]
 
@@ -274,21 +274,21 @@ def test_workers_come_and_go_and_every_attempt_runs_once(world: World) -> None:
             world.emit(number % 4, *quick, command_item(next(jobs), ["sleep", "0.3"], tenant=f"t{number}"))
 
     load(8)
-    eventually(lambda: len(world.jobs(Kind.STARTED)) > 10, within=15)
+    eventually(lambda: len(world.jobs(Kind.STARTED)) > 10, within=60)
     second = world.worker("w2", slots=20)
     load(8)
     eventually(lambda: "action=taken_over" in world.installation.log_of("w2"), within=30)
     load(24)
-    eventually(lambda: world.ran("w2"), within=15)
+    eventually(lambda: world.ran("w2"), within=60)
     third = world.worker("w3", slots=20)
     load(8)
     second.terminate()
     load(8)
-    assert second.wait(20) == 0
-    eventually(lambda: "action=up" in world.installation.log_of("w3"), within=15)
+    assert second.wait(60) == 0
+    eventually(lambda: "action=up" in world.installation.log_of("w3"), within=60)
     third.terminate()
     load(8)
-    assert third.wait(20) == 0
+    assert third.wait(60) == 0
     count = next(jobs) - 1
     ends = world.wait_for_ends(count, within=60)
     assert Counter(ends.values()) == {"SUCCEEDED": count}
@@ -299,13 +299,13 @@ def test_workers_come_and_go_and_every_attempt_runs_once(world: World) -> None:
 def test_a_worker_that_stood_still_and_was_replaced_starts_nothing_more(world: World) -> None:
     first = world.worker("w1", slots=2, drain_seconds=1)
     world.emit(0, command_item(1, SLOW), command_item(2, SLOW, tenant="b"), *map(log_item, range(10, 30)))
-    eventually(lambda: len(world.jobs(Kind.STARTED)) == 2, within=15)
+    eventually(lambda: len(world.jobs(Kind.STARTED)) == 2, within=60)
     first.send_signal(signal.SIGSTOP)
     world.worker("w2", slots=10)
     ends = world.wait_for_ends(22)
     assert ends == {1: "LOST", 2: "LOST", **dict.fromkeys(range(10, 30), "SUCCEEDED")}
     first.send_signal(signal.SIGCONT)
-    eventually(lambda: "action=lost" in world.installation.log_of("w1"), within=15)
+    eventually(lambda: "action=lost" in world.installation.log_of("w1"), within=60)
     world.emit(0, log_item(31))
     world.emit(1, log_item(32))
     ends = world.wait_for_ends(24)
@@ -316,7 +316,7 @@ def test_a_worker_that_stood_still_and_was_replaced_starts_nothing_more(world: W
 
 def test_a_broker_that_is_away_does_not_keep_a_worker_from_leaving(world: World) -> None:
     worker = world.worker("w1", kafka="127.0.0.1:1", session_timeout_seconds=6)
-    eventually(lambda: "action=client_error" in world.installation.log_of("w1"), within=15)
+    eventually(lambda: "action=client_error" in world.installation.log_of("w1"), within=60)
     assert worker.poll() is None
     worker.terminate()
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
