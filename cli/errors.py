@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import IO, Any
 
@@ -60,6 +61,10 @@ def _explain_postgres(error: Exception) -> Failure | None:
 
 
 def _explain_others(error: Exception) -> Failure | None:
+    if isinstance(error, UnicodeEncodeError):
+        return Misuse("an argument holds bytes that are no text")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+        return Failure(f"the output cannot be written: {error.strerror}")
     # By name, so that a failure does not import clients that the command did not need.
     match type(error).__name__:
         case "EtcdUnavailable":

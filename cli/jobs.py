@@ -37,7 +37,9 @@ def jobs() -> None:
 @jobs.command("list")
 @click.option("--tenant", help="Only this tenant's jobs.")
 @click.option("--enabled/--paused", "enabled", default=None, help="Only enabled, or only paused jobs.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The most jobs to print.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="The most jobs to print."
+)
 @json_option
 def list_jobs(tenant: str | None, enabled: bool | None, limit: int, as_json: bool) -> None:
     """List jobs in order of tenant and name, each with its next run."""

@@ -52,7 +52,9 @@ def probe_leader(settings: Installation) -> dict[str, Any]:
         raise Failure("nobody leads: is a coordinator running?")
     known = {"node": leader.node, "address": leader.address, "since": leader.since, "token": leader.token}
     try:
-        return {**known, "figures": get_json(leader.address, "/stats")}
+        figures = get_json(leader.address, "/stats")
+        # The term's token counts on from before an adopted etcd; the key's revision does not.
+        return {**known, "token": figures.get("token", leader.token), "figures": figures}
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Failure(
             f"{leader.node} at {leader.address} leads since {leader.since} but does not answer: {why(error)}"

@@ -49,7 +49,9 @@ def runs() -> None:
 @click.argument("job", required=False)
 @click.option("--state", type=click.Choice(OUTCOMES), help="Only runs that ended so.")
 @click.option("--since", type=Since(), help="Only runs scheduled from then on: 15m, 2h, or an instant.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The most rows to print.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="The most rows to print."
+)
 @json_option
 def list_runs(job: str | None, state: str | None, since: datetime | None, limit: int, as_json: bool) -> None:
     """List attempts and skipped runs, newest scheduled time first.
