@@ -48,6 +48,7 @@ class Feed:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "fetch.wait.max.ms": 20,
+                "logger": logging.getLogger("coordinator.librdkafka"),
             }
         )
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)

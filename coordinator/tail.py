@@ -52,6 +52,7 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 20,
+            "logger": logging.getLogger("coordinator.librdkafka"),
         }
     )
     topic = settings.topics.triggers
