@@ -211,16 +211,11 @@ class Dispatcher:
         number = self._writer.put(Advances(job_ids, expected, version, next_us, offsets))
         stays = (next_us != NONE) & (next_us <= self._horizon_us)
         self._wheel.arm_many(slots[stays], next_us[stays])
-        for slot in slots[~stays].tolist():
-            self._release(slot, number)
-
-    def _release(self, slot: int, number: int) -> None:
-        """Drop a job from the wheel; write ``number`` is the last that concerns it."""
-        jobs = self._jobs
-        next_us = int(jobs.next_us[slot])
-        row = Row(number, None if next_us == NONE else next_us, int(jobs.version[slot]))
-        self._unwritten.left(int(jobs.job_id[slot]), row)
-        jobs.release(slot)
+        leaves = ~stays
+        if leaves.any():
+            gone = job_ids[leaves].tolist()
+            self._unwritten.all_left(number, gone, next_us[leaves].tolist(), version[leaves].tolist())
+            jobs.release_all(slots[leaves].tolist(), gone)
 
     # ---- what arrives --------------------------------------------------------------------------
 
@@ -276,7 +271,7 @@ class Dispatcher:
         version = job.version + 1
         row = np.array([job.job_id, job.version, version, NONE if next_us is None else next_us], np.int64)
         number = self._writer.put(Advances(row[:1], row[1:2], row[2:3], row[3:], offsets))
-        self._unwritten.left(job.job_id, Row(number, next_us, version))
+        self._unwritten.left(job.job_id, Row(number, NONE if next_us is None else next_us, version))
 
     def _set_rows_aside(self, broken: Sequence[tuple[Job, str]]) -> None:
         now_us = self._clock.now_us()
@@ -308,7 +303,7 @@ class Dispatcher:
         for one in planned:
             job_id, plan = one.edit.job_id, one.plan
             self._forget(job_id)
-            row = Row(number, plan.next_us, one.version + 1)
+            row = Row(number, NONE if plan.next_us is None else plan.next_us, one.version + 1)
             self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
         self._note_lag([one.edit.changes[-1].committed_us for one in planned])
 
@@ -320,7 +315,7 @@ class Dispatcher:
             return int(self._jobs.next_us[slot]), int(self._jobs.version[slot]), anchor_us
         row = self._unwritten.row(edit.job_id)
         if row is not None:
-            return row.next_us, row.version, anchor_us
+            return None if row.next_us == NONE else row.next_us, row.version, anchor_us
         return edit.next_us, edit.version, anchor_us
 
     def _arm_written(self) -> None:

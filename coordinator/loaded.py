@@ -80,6 +80,14 @@ class LoadedJobs:
         self.work[slot] = b""
         self._free.append(slot)
 
+    def release_all(self, slots: list[int], job_ids: list[int]) -> None:
+        """Let many jobs go."""
+        for slot, job_id in zip(slots, job_ids, strict=True):
+            del self._slots[job_id]
+            self.rule[slot] = _NO_RULE
+            self.work[slot] = b""
+        self._free.extend(slots)
+
     def _take_slot(self, job_id: int, rule: Rule, work: bytes) -> int:
         slot = self._place(job_id, rule, work)
         self.job_id[slot] = job_id

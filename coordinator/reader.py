@@ -66,6 +66,7 @@ class Reader:
         """Changes of the feed whose row was not visible: by job, (change_id, tries)."""
         self._horizon_us = 0
         self._audited_ns: int | None = None
+        self._told = 0
         self._asking = Asking(settings, "reader", stopping=stop.is_set, pause=stop.wait, row_factory=dict_row)
         self._ask_rows = self._asking if ask is None else ask
         self._writer: Writer | None = None
@@ -124,6 +125,10 @@ class Reader:
     def turn(self) -> None:
         """Read what there is to read. Raises Stopping."""
         self._follow()
+        if (as_of := self._flushed()) > self._told:
+            # Nothing is read, yet it says up to where rows are right: what waits for that stays small.
+            self._told = as_of
+            self._mailbox.put(Loaded((), as_of))
         if (
             self._audited_ns is not None
             and self._clock.boot_ns() - self._audited_ns > self._settings.audit_seconds * 1e9

@@ -72,7 +72,9 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
     cron = columns["cron"]
     # Who a job is matters for hashes alone; without them a whole fleet shares its rules.
     by_name = columns["spread_seconds"] or (cron is not None and "h" in cron.lower())
-    return _rule(
+    # An interval has an anchor of its own: its key would never come twice.
+    make = _rule if cron is not None else _rule.__wrapped__
+    return make(
         columns["enabled"],
         cron,
         columns["every_us"],
@@ -156,7 +158,8 @@ def packed_work(columns: Mapping[str, Any]) -> bytes:
     work = pack(work_of_row(columns))
     if len(work) > MAX_BYTES:
         raise ValueError(f"payload has {len(work)} bytes with its policy, more than a record's {MAX_BYTES}")
-    return work
+    # The encoder's own bytes lie in a larger buffer; millions are held.
+    return bytes(memoryview(work))
 
 
 _policy = lru_cache(maxsize=4096)(Policy)

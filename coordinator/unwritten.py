@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from dataclasses import dataclass
+from itertools import repeat
+from typing import NamedTuple
 
 from coordinator.arrivals import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A job's row once write ``number`` is done."""
 
     number: int
-    next_us: int | None
+    next_us: int
+    """NONE: there is none."""
     version: int
 
 
@@ -32,7 +33,7 @@ class Unwritten:
 
     def __init__(self) -> None:
         # Both by number, as entries are put at the end and numbers grow.
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, Row] = {}  # none of a job that is held: a new entry goes to the end
         self._anchors: dict[int, tuple[int, int | None]] = {}
         self._planned: deque[tuple[int, Job]] = deque()
 
@@ -51,6 +52,10 @@ class Unwritten:
     def has_planned(self) -> bool:
         """True while planned jobs wait for their write."""
         return bool(self._planned)
+
+    def all_left(self, number: int, job_ids: list[int], next_us: list[int], versions: list[int]) -> None:
+        """Jobs that were held have left the wheel; write ``number`` is their last."""
+        self._rows.update(zip(job_ids, map(Row, repeat(number), next_us, versions), strict=True))
 
     def left(self, job_id: int, row: Row) -> None:
         """A job is not in the wheel (any more); ``row`` is its last write."""

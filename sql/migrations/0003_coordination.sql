@@ -9,7 +9,8 @@ CREATE TABLE cronstream.schedules (
     tzdata       text                     -- the time zone data it was planned with
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
-CREATE INDEX schedules_next_run_at ON cronstream.schedules (next_run_at) WHERE next_run_at IS NOT NULL;
+-- The order in which slices are loaded: a herd of one instant is read once, not once a slice.
+CREATE INDEX schedules_next_run_at ON cronstream.schedules (next_run_at, job_id) WHERE next_run_at IS NOT NULL;
 
 -- The newest fencing token seen. Every advance locks this row FOR SHARE and checks it.
 CREATE TABLE cronstream.coordinator_epoch (

@@ -239,6 +239,7 @@ def test_status_shows_who_leads_and_what_streams_count(installation: TestInstall
     assert answer["streams"]["figures"]["admitted"] == 0
     assert (answer["workers"]["members"], answer["history"]["members"]) == (["worker-1"], ["sink-1"])
     shown = cronstream("status").stdout
+    assert "so this etcd is in use" in cronstream.refusal("adopt-etcd", "--yes")
     assert "worker-1; backlog 0" in shown
     assert f"the-leader at {answer['leader']['address']}, token {answer['leader']['token']}" in shown
 

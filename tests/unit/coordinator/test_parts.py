@@ -14,6 +14,7 @@ from coordinator.rows import jobs_of
 from coordinator.rules import Rule, rule_of, work_of_row
 from coordinator.tail import newest_published
 from coordinator.unwritten import Row, Unwritten
+from coordinator.writer import NONE
 from cronstream.bodies import work_of
 from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, Kind
 from cronstream.schedule import ScheduleError
@@ -158,7 +159,7 @@ def job(job_id: int) -> Job:
 def test_rows_count_again_once_they_were_read_after_the_write() -> None:
     unwritten = Unwritten()
     unwritten.left(1, Row(4, 10, 2))
-    unwritten.left(2, Row(5, None, 7))
+    unwritten.left(2, Row(5, NONE, 7))
     unwritten.left(1, Row(6, 20, 3))
     unwritten.retire(5)
     assert (unwritten.row(1), 2 in unwritten) == (Row(6, 20, 3), False)
