@@ -1,7 +1,7 @@
 """From the wheel to the broker's acknowledgement, in this process, beside a bare loop on the same broker.
 
 The dispatcher, publisher and (on demand) writer are the product's own; only the
-term is held without an election, and jobs come from memory. A quarter of a million jobs fall
+term is held without an election, and jobs come from memory. 450,000 jobs fall
 due every second, more than can be published, so that it runs as fast as it can.
 
 The bare loop gets the very batches that the dispatcher made, encodes them with the same encoder
@@ -39,7 +39,7 @@ from cronstream.records import Batch
 from cronstream.schedule import schedule_of
 from cronstream.settings import CoordinatorSettings
 
-JOBS = 250_000
+JOBS = 450_000
 _SECONDS = 10.0
 _SIZES_MS = (5, 10, 20, 50)
 Batches = Sequence[tuple[int, Batch]]
@@ -174,12 +174,12 @@ def _dispatch(bench: Bench, *, token: int, writing: bool, profile: bool = False)
     mailbox = Mailbox()
     now_us = database_clock.now_us()
     mailbox.put(Horizon(now_us + 3600 * 1_000_000))
-    for chunk in _chunks(jobs(JOBS, now_us + 15_000_000)):
+    for chunk in _chunks(jobs(JOBS, now_us + 25_000_000)):
         mailbox.put(Loaded(chunk, 0))
     dispatcher = Dispatcher(settings, term, token, database_clock, publisher, writer, mailbox)
     while len(mailbox):
         dispatcher.turn()
-    while database_clock.now_us() < now_us + 17_000_000:  # due from the fifteenth second on
+    while database_clock.now_us() < now_us + 27_000_000:  # due from the 25th second on
         dispatcher.turn()
     processors = Processors(installation.server_pids(bench.home) | {"bench": os.getpid()})
     published, seconds, rows = dispatcher.published, publisher.seconds, getattr(writer, "rows_written", 0)
