@@ -98,9 +98,7 @@ class Story:
         for name, why in refused.items():
             self._say(f"  refused by the database: {name}: {why}")
         if refused:
-            self._say(
-                "  (as expected: a February of 30 days is how their owners parked them; here enabled = false parks a job)"
-            )
+            self._say("  (as expected: their owners parked them on a 30 February; here enabled = false parks a job)")
         inserted = len(jobs) - len(refused)
         with self._step(f"forecast, saved as {PNG}"):
             now_us = self._timeline.read(self._connection)
