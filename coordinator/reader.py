@@ -57,7 +57,8 @@ class Reader:
         self._mailbox = mailbox
         self._stop = stop
         self._end_term = end_term
-        self._changed: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        self._delivered: queue.SimpleQueue[tuple[int, int] | int] = queue.SimpleQueue()
+        """What the feed brought, in its order: an edit's (job_id, change_id), or a heartbeat's commit time."""
         self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._posted: dict[int, set[int]] = {}
@@ -71,7 +72,7 @@ class Reader:
         self._ask_rows = self._asking if ask is None else ask
         self._writer: Writer | None = None
         self.heartbeat_us: int | None = None
-        """Commit time of the newest heartbeat that the feed has delivered."""
+        """Commit time of the newest heartbeat before which every edit of the feed was handed over."""
         self.capture_missed = 0
         self.loaded_through = False
         """True once the whole horizon was read for the first time."""
@@ -90,12 +91,12 @@ class Reader:
 
     def changed(self, job_id: int, change_id: int) -> None:
         """The feed saw an edit."""
-        self._changed.put((job_id, change_id))
+        self._delivered.put((job_id, change_id))
         self._wake.set()
 
     def beat(self, committed_us: int) -> None:
         """The feed saw a heartbeat."""
-        self.heartbeat_us = committed_us
+        self._delivered.put(committed_us)
 
     def unmatched(self, job_ids: list[int]) -> None:
         """The writer found rows that were not as expected."""
@@ -148,11 +149,17 @@ class Reader:
         for job_ids in _drain(self._unmatched):
             self._read_again(job_ids)
         wanted = {job_id: change_id for job_id, (change_id, _) in self._unseen.items()}
-        for job_id, change_id in _drain(self._changed):
+        beat_us = self.heartbeat_us
+        for delivered in _drain(self._delivered):
+            if isinstance(delivered, int):
+                beat_us = delivered
+                continue
+            job_id, change_id = delivered
             wanted[job_id] = max(change_id, wanted.get(job_id, 0))
         if wanted:
             found = self._post_edits(list(wanted))
             self._remember_unseen(wanted, found)
+        self.heartbeat_us = beat_us  # only now: what was delivered before it has been handed over
 
     def _remember_unseen(self, wanted: dict[int, int], found: set[int]) -> None:
         """A change can arrive before its commit is visible; ask again for a moment, then leave it to the audit."""
