@@ -86,7 +86,7 @@ class CoordinatorSettings(Served):
     """How far ahead the wheel is loaded."""
     catch_up_per_second: int = Field(1000, ge=1)
     """How fast missed times are published after an outage, across the fleet; on-time work goes first."""
-    transaction_items: int = Field(20_000, ge=1)
+    transaction_items: int = Field(50_000, ge=1)
     """The most items in one Kafka transaction."""
     transaction_timeout_ms: int = Field(10_000, ge=1000)
     audit_seconds: float = Field(5.0, gt=0)
