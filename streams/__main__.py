@@ -63,7 +63,11 @@ class Company(mode.Service):
 
 
 class Worker(faust.Worker):
-    """Faust's worker, with our logging, and without its second of sleep at the end."""
+    """Faust's worker, with our logging, without a spinner, and without its second of sleep at the end."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.spinner = None  # it writes to the terminal's cursor, terminal or not
 
     def _setup_logging(self) -> None:
         """Is set up already; Faust would put its own format in its place."""
