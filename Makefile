@@ -25,7 +25,7 @@ test-long: install ## the exhaustive runs that the usual suite samples (minutes)
 	@$(VENV) -m pytest tests -m long $(PYTEST)
 
 check: install lint ## the fast part: lint, types, import contracts, unit and property tests
-	@$(VENV) -m pytest tests/unit tests/properties $(PYTEST)
+	@$(VENV) -m pytest tests/unit tests/properties -n auto --dist worksteal $(PYTEST)
 
 lint: install ## ruff, mypy --strict, import contracts
 	@.venv/bin/ruff check .

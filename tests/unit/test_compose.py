@@ -54,7 +54,7 @@ def test_versions_are_those_of_the_native_stack() -> None:
     assert pom_version("debezium", "kafka.version") == pom_version("kafka", "kafka.version")
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", sorted(SERVERS))
 def test_servers_have_health_checks_and_no_fixed_public_port(name: str) -> None:
     assert ALL[name]["healthcheck"]["test"]
     assert all(port.startswith("127.0.0.1:") for port in ALL[name]["ports"])
