@@ -52,10 +52,6 @@ class Membership:
         """The group answered what was sent then."""
         self._heard_ns = sent_boot_ns
 
-    def silent_seconds(self) -> float:
-        """How long ago what the group last answered was sent."""
-        return float("inf") if self._heard_ns is None else (self._clock.boot_ns() - self._heard_ns) / 1e9
-
     def trusted(self) -> bool:
         """True while no other member can have been given our partitions."""
         return self._heard_ns is not None and self._clock.boot_ns() < self._heard_ns + self._trusted_ns
