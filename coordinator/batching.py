@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coordinator.loaded import LoadedJobs
-from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, Kind, in_batches
+from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, in_batches
 from cronstream.topics import partition_of
 
 Slots = npt.NDArray[np.int32]
@@ -42,7 +42,7 @@ def _cut(jobs: LoadedJobs, slots: Slots, partition: int, token: int, published_a
                 token,
                 published_at,
                 None,
-                np.full(count, Kind.RUN, np.uint8),
+                jobs.run_kind[part],
                 jobs.job_id[part],
                 jobs.next_us[part],
                 np.zeros(count, np.int64),

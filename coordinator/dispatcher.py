@@ -41,7 +41,7 @@ from coordinator.trust import Term
 from coordinator.unwritten import Row, Unwritten
 from coordinator.wheel import Wheel
 from coordinator.writer import NONE, Advances, Plans, Writer
-from cronstream.records import Batch, Int64s, Item, Kind
+from cronstream.records import RUN_KINDS, Batch, Int64s, Item, Kind
 from cronstream.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,9 @@ class Dispatcher:
             except Exception as error:
                 items += self._set_aside_items(slot, error, first_us, now_us)
                 continue
-            items += owed_items(int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips)
+            items += owed_items(
+                int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips, jobs.rule[slot].run_kind
+            )
             if owed.next_us is not None:
                 next_us[index] = owed.next_us
         offsets = self._publish(self._item_batches(items, now_us))
@@ -339,7 +341,7 @@ class Dispatcher:
     def _note(self, on_time: Int64s, items: list[Item]) -> None:
         """Count what the broker has acknowledged just now."""
         acknowledged_us = self._clock.now_us()
-        late = [item.scheduled_us for item in items if item.kind == Kind.RUN]
+        late = [item.scheduled_us for item in items if item.kind in RUN_KINDS.values()]
         times = np.concatenate([on_time, np.array(late, np.int64)])
         self.published += len(times)
         self.skipped += sum(item.kind == Kind.SKIP for item in items)

@@ -11,16 +11,20 @@ from cronstream.records import Item, Kind
 from cronstream.schedule import Skip as Skipped
 
 
-def owed_items(job_id: int, work: bytes, runs: Iterable[int], skips: Iterable[Skipped]) -> list[Item]:
+def owed_items(
+    job_id: int, work: bytes, runs: Iterable[int], skips: Iterable[Skipped], run_kind: Kind = Kind.RUN
+) -> list[Item]:
     """What a job owed, by scheduled time."""
     whose = work_of(work)
-    return _in_order(job_id, work, runs, skips, whose.tenant, whose.name)
+    return _in_order(job_id, work, runs, skips, whose.tenant, whose.name, run_kind)
 
 
 def edit_items(edit: Edit, plan: Plan, work: bytes) -> list[Item]:
     """What an edit settled, and the end of the job's retries if it is gone."""
     columns = edit.definition or edit.changes[-1].previous or {}
-    items = _in_order(edit.job_id, work, plan.runs, plan.skips, columns.get("tenant", ""), columns.get("name", ""))
+    run_kind = Kind.RUN if plan.rule is None else plan.rule.run_kind
+    whose = columns.get("tenant", ""), columns.get("name", "")
+    items = _in_order(edit.job_id, work, plan.runs, plan.skips, *whose, run_kind)
     if edit.definition is None:
         items.append(Item(Kind.CANCEL, edit.job_id, edit.changes[-1].committed_us))
     return items
@@ -32,9 +36,15 @@ def set_aside(error: object, first_us: int, last_us: int) -> Skipped:
 
 
 def _in_order(
-    job_id: int, work: bytes, runs: Iterable[int], skips: Iterable[Skipped], tenant: str, name: str
+    job_id: int,
+    work: bytes,
+    runs: Iterable[int],
+    skips: Iterable[Skipped],
+    tenant: str,
+    name: str,
+    run_kind: Kind,
 ) -> list[Item]:
-    items = [Item(Kind.RUN, job_id, run_us, body=work) for run_us in runs]
+    items = [Item(run_kind, job_id, run_us, body=work) for run_us in runs]
     for skip in skips:
         body = Skip(tenant, name, skip.reason, skip.first_us, skip.last_us, skip.count)
         items.append(Item(Kind.SKIP, job_id, skip.last_us, body=pack(body)))

@@ -35,6 +35,8 @@ class LoadedJobs:
         self.schedule_id: Int64s = np.zeros(capacity, np.int64)
         """Equal for slots whose rules share one schedule object."""
         self.partition: npt.NDArray[np.int32] = np.zeros(capacity, np.int32)
+        self.run_kind: npt.NDArray[np.uint8] = np.zeros(capacity, np.uint8)
+        """What the job's runs are on triggers (``Kind``)."""
         self.rule: list[Rule] = []
         self.work: list[bytes] = []
         """The packed ``Work`` that each of the job's triggers carries."""
@@ -56,6 +58,7 @@ class LoadedJobs:
         self.grace_us[slot] = rule.grace_us
         self.period_us[slot] = rule.period_us
         self.schedule_id[slot] = id(rule.schedule)
+        self.run_kind[slot] = rule.run_kind
         self.rule[slot] = rule
         self.work[slot] = work
         return slot
@@ -71,6 +74,7 @@ class LoadedJobs:
         self.grace_us[slots] = [job.rule.grace_us for job in jobs]
         self.period_us[slots] = [job.rule.period_us for job in jobs]
         self.schedule_id[slots] = [id(job.rule.schedule) for job in jobs]
+        self.run_kind[slots] = [job.rule.run_kind for job in jobs]
         return slots
 
     def release(self, slot: int) -> None:
@@ -111,7 +115,7 @@ class LoadedJobs:
 
     def _grow(self) -> None:
         size = len(self.job_id) * 5 // 4 + 1024
-        for name in ("job_id", "next_us", "version", "grace_us", "period_us", "schedule_id", "partition"):
+        for name in ("job_id", "next_us", "version", "grace_us", "period_us", "schedule_id", "partition", "run_kind"):
             old = getattr(self, name)
             new = np.zeros(size, old.dtype)
             new[: len(old)] = old

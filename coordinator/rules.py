@@ -14,19 +14,21 @@ from typing import Any
 
 from cronstream.bodies import Policy, Work, pack
 from cronstream.clock import SECOND
-from cronstream.records import MAX_BYTES
+from cronstream.records import MAX_BYTES, RUN_KINDS, Kind
 from cronstream.schedule import Every, Owed, Schedule, Skip, abandon, owed, schedule_of
 from cronstream.schedule import Policy as MisfirePolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A schedule and its misfire policy. Without a schedule the job is paused."""
+    """A schedule, its misfire policy and the kind of its runs. Without a schedule the job is paused."""
 
     schedule: Schedule | None
     misfire_policy: MisfirePolicy = "FIRE_NOW"
     grace_us: int = 60_000_000
     catch_up_limit: int = 100
+    run_kind: Kind = Kind.RUN
+    """As the overlap policy says."""
 
     def next_after(self, instant_us: int) -> int | None:
         """The first scheduled time strictly after an instant."""
@@ -92,6 +94,8 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
         # Publishing takes its milliseconds: a second of lateness is nobody's misfire.
         max(columns["misfire_grace_us"], SECOND),
         columns["catch_up_limit"],
+        # A change's ``previous`` does not say: what it still owes runs as the newest definition does.
+        RUN_KINDS[columns.get("overlap_policy", "allow")],
     )
 
 
@@ -113,6 +117,7 @@ def _rule(
     misfire_policy: MisfirePolicy,
     grace_us: int,
     catch_up_limit: int,
+    run_kind: Kind,
 ) -> Rule:
     schedule = None
     if enabled:
@@ -130,7 +135,7 @@ def _rule(
             tenant=tenant,
             name=name,
         )
-    return Rule(schedule, misfire_policy, grace_us, catch_up_limit)
+    return Rule(schedule, misfire_policy, grace_us, catch_up_limit, run_kind)
 
 
 def work_of_row(columns: Mapping[str, Any]) -> Work:

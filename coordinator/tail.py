@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from coordinator.epoch import NotFit
 from coordinator.trust import Term, TermOver
 from coordinator.writer import offset_parameters
-from cronstream.records import Batch, Kind, PoisonRecord
+from cronstream.records import Batch, Kind, PoisonRecord, are_runs
 from cronstream.settings import CoordinatorSettings
 from sql.queries import load
 
@@ -31,7 +31,7 @@ def newest_published(batches: Iterable[Batch]) -> dict[int, int]:
     """The newest scheduled time of each job's own runs and skips. Requests do not count."""
     newest: dict[int, int] = {}
     for batch in batches:
-        own = (batch.request_id == 0) & ((batch.kind == Kind.RUN) | (batch.kind == Kind.SKIP))
+        own = (batch.request_id == 0) & (are_runs(batch.kind) | (batch.kind == Kind.SKIP))
         for job_id, scheduled_us in zip(batch.job_id[own].tolist(), batch.scheduled[own].tolist(), strict=True):
             if scheduled_us > newest.get(job_id, scheduled_us - 1):
                 newest[job_id] = scheduled_us

@@ -21,7 +21,7 @@ body that cannot be read raises ``PoisonItem``, and the rest of its batch goes o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import msgspec
@@ -45,11 +45,15 @@ class Kind(IntEnum):
     """What an item says. One numbering for all topics."""
 
     RUN = 1
-    """triggers, attempts: run this (body: ``Work``)."""
+    """triggers: run this, whatever else of the job runs; attempts: run this (body: ``Work``; so for all runs)."""
     SKIP = 2
     """triggers: scheduled times that do not run, and why (body: ``Skip``)."""
     CANCEL = 3
     """triggers, and handed on to outcomes: the job was deleted; its retries end (body: empty)."""
+    RUN_QUEUED = 4
+    """triggers: run this once no other run of the job is under way (``overlap_policy`` queue)."""
+    RUN_ALONE = 5
+    """triggers: run this if no other run of the job is under way, else it is skipped (``overlap_policy`` skip)."""
     STARTED = 10
     """outcomes: a worker is about to run it (body: ``Report``)."""
     SUCCEEDED = 11
@@ -62,11 +66,25 @@ class Kind(IntEnum):
     """outcomes: started, and its worker died before it ended."""
     SKIPPED = 15
     """outcomes: a policy decided against the run (body: ``Skip``)."""
+    CANCELLED = 16
+    """outcomes: admitted, and ended without a try because the job was deleted (body: ``Report``)."""
 
     @property
     def is_end(self) -> bool:
         """True for every outcome after which an attempt is over."""
         return self > Kind.STARTED
+
+
+RUN_KINDS = {"allow": Kind.RUN, "queue": Kind.RUN_QUEUED, "skip": Kind.RUN_ALONE}
+"""What a run of each overlap policy is on triggers."""
+
+
+_RUNS = np.array(list(RUN_KINDS.values()), np.uint8)
+
+
+def are_runs(kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which items of a triggers record are to run."""
+    return np.isin(kinds, _RUNS)
 
 
 class Source(msgspec.Struct, array_like=True, frozen=True, order=True):
@@ -182,18 +200,7 @@ class Batch:
 
     def from_source(self, source: Source) -> Batch:
         """The same items, said to come from ``source``."""
-        return Batch(
-            self.token,
-            self.published_at,
-            source,
-            self.kind,
-            self.job_id,
-            self.scheduled,
-            self.request_id,
-            self.attempt,
-            self.ends,
-            self.bodies,
-        )
+        return replace(self, source=source)
 
     def encode(self) -> bytes:
         """The record's value."""

@@ -2,7 +2,7 @@
 
 All names hang off the installation's name, so that two installations (or two
 tests) can share one broker. ``triggers``, ``attempts``, ``outcomes`` and
-``retry.due`` are co-partitioned by job id.
+the retry topics are co-partitioned by job id.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ DAY_MS = 24 * 3600 * 1000
 # Longer than the largest max_backoff (24 h), so that no retry outlives its records.
 WORK_RETENTION_MS = 3 * DAY_MS
 KEEP_LONG_MS = 14 * DAY_MS
+RETRY_TIERS = (1, 4, 16, 64, 256, 1024)
+"""Seconds that a retry waits in each of the retry topics; every delay is a sum of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,30 @@ class Topics:
         """What is set aside, with its reason; nothing is just dropped."""
         return f"{self.installation}.dead-letter"
 
+    def retry(self, tier_seconds: int) -> str:
+        """Where a retry waits for so many seconds: what came first is due first."""
+        return f"{self.installation}.retry.{tier_seconds}"
+
+    @property
+    def retry_due(self) -> str:
+        """Retries whose time has come, on their way through admission."""
+        return f"{self.installation}.retry.due"
+
+    @property
+    def alerts(self) -> str:
+        """What an operator should hear of, grouped; JSON."""
+        return f"{self.installation}.alerts"
+
+    @property
+    def commands(self) -> str:
+        """What users ask for by Kafka instead of SQL; JSON, keyed by tenant/name."""
+        return f"{self.installation}.commands"
+
+    @property
+    def command_results(self) -> str:
+        """The answer to each command, under its id; JSON."""
+        return f"{self.installation}.command-results"
+
     def specs(self, partitions: int) -> list[TopicSpec]:
         """Every topic that an installation needs before its processes start."""
         work = {"cleanup.policy": "delete", "retention.ms": str(WORK_RETENTION_MS)}
@@ -67,7 +93,12 @@ class Topics:
             TopicSpec(self.triggers, partitions, work),
             TopicSpec(self.attempts, partitions, work),
             TopicSpec(self.outcomes, partitions, work),
+            *(TopicSpec(self.retry(tier), partitions, work) for tier in RETRY_TIERS),
+            TopicSpec(self.retry_due, partitions, work),
             TopicSpec(self.dead_letter, partitions, keep),
+            TopicSpec(self.alerts, 1, keep),
+            TopicSpec(self.commands, partitions, work),
+            TopicSpec(self.command_results, partitions, keep),
         ]
 
 

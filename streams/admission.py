@@ -13,12 +13,12 @@ reused, so no token refuses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from cronstream.records import Batch, Int64s, Kind, Source
+from cronstream.records import Batch, Int64s, Kind, Source, are_runs
 from streams.window import Ids, Instant, Mask, Row, Window
 
 Indices = npt.NDArray[np.intp]
@@ -50,7 +50,7 @@ def admit(window: Window, batch: Batch, at: Source) -> Admission:
     """Decide about the record at ``at``. The caller adds ``row`` to the window."""
     stored = window.row(at.offset, batch.token, batch.published_at)
     refused = stored.refused if stored else batch.token < window.newest_token_before(at.offset)
-    runs, skips, cancels = (batch.kind == kind for kind in (Kind.RUN, Kind.SKIP, Kind.CANCEL))
+    runs, skips, cancels = are_runs(batch.kind), batch.kind == Kind.SKIP, batch.kind == Kind.CANCEL
     stale = (runs | skips) & (batch.request_id == 0) & refused
     chosen, admitted = _choose(batch, np.flatnonzero(runs & ~stale), _repeat(stored) if stored else _fresh(window))
     row = stored or Row(
@@ -58,7 +58,7 @@ def admit(window: Window, batch: Batch, at: Source) -> Admission:
     )
     return Admission(
         row=row,
-        attempts=_part(batch, chosen, at, ATTEMPTS_PART),
+        attempts=_as_attempts(_part(batch, chosen, at, ATTEMPTS_PART)),
         outcomes=_as_outcomes(_part(batch, np.flatnonzero((skips & ~stale) | cancels), at, OUTCOMES_PART)),
         refused=_part(batch, np.flatnonzero(stale), at, ATTEMPTS_PART),
         strange=_part(batch, np.flatnonzero(~(runs | skips | cancels)), at, ATTEMPTS_PART),
@@ -114,18 +114,14 @@ def _part(batch: Batch, index: Indices, at: Source, part: int) -> Batch | None:
     return (batch if len(index) == len(batch) else batch.select(index)).from_source(source)
 
 
+def _as_attempts(batch: Batch | None) -> Batch | None:
+    if batch is None or (batch.kind == Kind.RUN).all():
+        return batch
+    return replace(batch, kind=np.full(len(batch), Kind.RUN, np.uint8))
+
+
 def _as_outcomes(batch: Batch | None) -> Batch | None:
     if batch is None:
         return None
-    return Batch(
-        batch.token,
-        batch.published_at,
-        batch.source,
-        np.where(batch.kind == Kind.SKIP, Kind.SKIPPED, batch.kind).astype(np.uint8),
-        batch.job_id,
-        batch.scheduled,
-        batch.request_id,
-        np.zeros(len(batch), np.int32),
-        batch.ends,
-        batch.bodies,
-    )
+    kind = np.where(batch.kind == Kind.SKIP, Kind.SKIPPED, batch.kind).astype(np.uint8)
+    return replace(batch, kind=kind, attempt=np.zeros(len(batch), np.int32))

@@ -18,6 +18,7 @@ OUTCOMES = {
     Kind.TIMED_OUT: "timed_out",
     Kind.LOST: "lost",
     Kind.SKIPPED: "skipped",
+    Kind.CANCELLED: "cancelled",
 }
 _NOT_HISTORY = frozenset({Kind.STARTED, Kind.CANCEL})
 

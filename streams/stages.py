@@ -25,7 +25,7 @@ from streams.status import JobStatus
 
 Rows = Callable[[bytes], bytes | None]
 
-_COUNTED_AS = {Kind.CANCEL: "cancelled", **{kind: kind.name.lower() for kind in status.COUNTED}}
+_COUNTED_AS = {Kind.CANCEL: "jobs_deleted", **{kind: kind.name.lower() for kind in status.COUNTED}}
 COUNTERS = (
     "admitted",
     "published_twice",

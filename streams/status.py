@@ -12,7 +12,7 @@ from cronstream.records import Kind
 KEPT_RUNS = 10
 """How many runs a job's status keeps; history has them all."""
 
-COUNTED = (Kind.SUCCEEDED, Kind.FAILED, Kind.TIMED_OUT, Kind.LOST, Kind.SKIPPED)
+COUNTED = (Kind.SUCCEEDED, Kind.FAILED, Kind.TIMED_OUT, Kind.LOST, Kind.SKIPPED, Kind.CANCELLED)
 _STATE = {
     Kind.STARTED: "running",
     Kind.SUCCEEDED: "succeeded",
@@ -20,6 +20,7 @@ _STATE = {
     Kind.TIMED_OUT: "timed_out",
     Kind.LOST: "lost",
     Kind.SKIPPED: "skipped",
+    Kind.CANCELLED: "cancelled",
 }
 
 

@@ -187,14 +187,14 @@ def test_triggers_become_attempts_once_and_the_rest_is_accounted_for(
     stats = streams.get("/stats")[1]
     assert {
         name: stats[name]
-        for name in ("admitted", "published_twice", "refused_old_leader", "unreadable", "skipped", "cancelled")
+        for name in ("admitted", "published_twice", "refused_old_leader", "unreadable", "skipped", "jobs_deleted")
     } == {
         "admitted": 3,
         "published_twice": 2,
         "refused_old_leader": 1,
         "unreadable": 1,
         "skipped": 1,
-        "cancelled": 1,
+        "jobs_deleted": 1,
     }
 
 

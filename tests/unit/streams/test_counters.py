@@ -57,7 +57,7 @@ def test_skips_count_once_by_the_times_they_stand_for_and_cancels_are_no_skips()
     both.publish(skip(1), cancel(4))
     assert {name: count for name, count in both.counts.items() if count} == {
         "skipped": 8,
-        "cancelled": 2,
+        "jobs_deleted": 2,
         "admitted": 1,
     }
 
