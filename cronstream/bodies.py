@@ -26,6 +26,13 @@ class Policy(msgspec.Struct, array_like=True, frozen=True):
     max_backoff_seconds: float = 3600.0
     jitter: str = "full"
     timeout_seconds: float = 300.0
+    first_attempt: int = 1
+    """Where the numbering of this budget of tries begins: 1, or where a redrive goes on."""
+
+    @property
+    def last_attempt(self) -> int:
+        """The number of the last try."""
+        return self.first_attempt + self.max_attempts - 1
 
     def __post_init__(self) -> None:
         """Refuse what SQL refuses too: a row written around its triggers must not reach a worker."""
@@ -35,6 +42,7 @@ class Policy(msgspec.Struct, array_like=True, frozen=True):
             ("backoff_factor", self.backoff_factor, 0),
             ("max_backoff", self.max_backoff_seconds, 0),
             ("timeout_seconds", self.timeout_seconds, 0),
+            ("first_attempt", self.first_attempt, 1),
         ):
             if not least <= number < _ENDLESS:  # NaN is neither
                 raise ValueError(f"{name} is {number}")
@@ -80,6 +88,10 @@ class Report(msgspec.Struct, array_like=True, frozen=True):
     output: str | None = None
     work: bytes | None = None
     """The ``Work`` of an attempt that did not succeed: settle needs it to try again."""
+    final: bool = False
+    """The attempt did not succeed, and no further one would: it is not tried again."""
+    retry_after_us: int | None = None
+    """The target asked for no further try before this instant; ``max_backoff`` still bounds the wait."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -146,9 +146,9 @@ ALL_MODELS: tuple[type[Installation], ...] = (
     WorkerSettings,
     CaptureSettings,
 )
-# Not settings: the local stack's own, and what the command handler tells its programs.
+# Not settings: the local stack's own, the tests' fault point, and what the command handler tells its programs.
 _NEIGHBOURS = frozenset(
-    {"home", "idempotency_key", "fencing_token", "scheduled_time", "attempt", "job_id", "job", "tenant"}
+    {"home", "fault_point", "idempotency_key", "fencing_token", "scheduled_time", "attempt", "job_id", "job", "tenant"}
 )
 
 _Model = TypeVar("_Model", bound=Installation)
