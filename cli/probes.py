@@ -84,7 +84,7 @@ def probe_streams(settings: Installation) -> dict[str, Any]:
     totals: dict[str, Any] = {}
     for address in addresses:
         try:
-            figures = get_json(address, "/stats")
+            figures = get_json(address, "/stats", token=settings.status_token())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Failure(f"the process at {address} owns partitions but does not answer: {why(error)}") from error
         for name, value in figures.items():
@@ -107,11 +107,14 @@ def probe_history(settings: Installation) -> dict[str, Any]:
     return look_at_group(settings, group, settings.topics.outcomes, "history sink", PROBE_SECONDS)
 
 
-def get_json(address: str, path: str, timeout_seconds: float = PROBE_SECONDS) -> dict[str, Any]:
+def get_json(
+    address: str, path: str, timeout_seconds: float = PROBE_SECONDS, token: str | None = None
+) -> dict[str, Any]:
     """A page of one of the processes. Raises OSError, HTTPException or ValueError."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:

@@ -7,6 +7,7 @@ nearest name that one does. Secrets are read from files and never printed.
 from __future__ import annotations
 
 import difflib
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,11 +18,31 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from cronstream.topics import Topics
 
 PREFIX = "CRONSTREAM_"
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 _ENDPOINTS = r"^[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*$"
+
+
+def is_loopback(host: str) -> bool:
+    """True for an address that only this machine reaches."""
+    return _LOOPBACK.fullmatch(host) is not None
 
 
 class SettingsError(ValueError):
     """A setting is missing, unknown or wrong; the message names the variable."""
+
+
+def read_secret(setting: str, file: Path | None) -> str | None:
+    """What a secret's file holds, without blanks around it. Raises SettingsError when it cannot be read or is empty."""
+    if file is None:
+        return None
+    variable = PREFIX + setting.upper()
+    try:
+        secret = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{variable}: {error}") from None
+    if not secret:
+        raise SettingsError(f"{variable}: {file} is empty")
+    return secret
 
 
 class Installation(BaseModel):
@@ -44,6 +65,8 @@ class Installation(BaseModel):
     """The properties file, as Connect sees it, that holds the capture's password."""
     partitions: int = Field(4, ge=1, le=512)
     """Partitions of the work topics: fixed when the installation is made."""
+    status_token_file: Path | None = None
+    """Holds the token that status pages ask for, and that whoever asks them sends."""
     node: str = Field(default_factory=socket.gethostname, min_length=1)
     """This process' name, unique in the installation."""
     log_level: str = Field("INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
@@ -55,14 +78,15 @@ class Installation(BaseModel):
 
     def postgres_dsn(self) -> str:
         """The connection string with the password in it: hand it to the driver, show it to nobody."""
-        if self.postgres_password_file is None:
+        password = read_secret("postgres_password_file", self.postgres_password_file)
+        if password is None:
             return self.postgres
-        try:
-            password = self.postgres_password_file.read_text().strip()
-        except OSError as error:
-            raise SettingsError(f"{PREFIX}POSTGRES_PASSWORD_FILE: {error}") from None
         quoted = password.replace("\\", "\\\\").replace("'", "\\'")
         return f"{self.postgres} password='{quoted}'"
+
+    def status_token(self) -> str | None:
+        """The token of the status pages; None where they ask for none."""
+        return read_secret("status_token_file", self.status_token_file)
 
 
 class Served(Installation):
@@ -113,6 +137,33 @@ class StreamsSettings(Served):
     session_timeout_seconds: float = Field(6.0, ge=1)
     history_batch_items: int = Field(20_000, ge=1)
     history_linger_seconds: float = Field(0.2, gt=0)
+    history_folder: Path | None = None
+    """Where old days are exported to; without it they stay in Postgres for ever."""
+    history_days: int = Field(30, ge=2)
+    """How many whole days stay in Postgres; older ones are exported, then dropped."""
+
+    @model_validator(mode="after")
+    def _strangers_need_a_token(self) -> Self:
+        if not is_loopback(self.status_host) and self.status_token_file is None:
+            raise ValueError(
+                f"status_host is {self.status_host}, which others reach: "
+                f"set {PREFIX}STATUS_TOKEN_FILE, or bind to 127.0.0.1"
+            )
+        return self
+
+
+class AlertSettings(Installation):
+    """What becomes of dead letters: rows, and alerts."""
+
+    alert_first_seconds: float = Field(0.5, ge=0)
+    """How long the first alert of a kind waits for more of it."""
+    alert_window_seconds: float = Field(30.0, gt=0)
+    """After an alert, the next of its kind comes so much later, with the count."""
+    alert_webhook_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
+    """Where alerts are POSTed to as JSON, beside their topic."""
+    alert_webhook_token_file: Path | None = None
+    """Sent to the webhook as a bearer token."""
+    session_timeout_seconds: float = Field(6.0, ge=1)
 
 
 class WorkerSettings(Installation):
@@ -143,6 +194,7 @@ ALL_MODELS: tuple[type[Installation], ...] = (
     Served,
     CoordinatorSettings,
     StreamsSettings,
+    AlertSettings,
     WorkerSettings,
     CaptureSettings,
 )

@@ -17,10 +17,10 @@ FOLDER = LOCAL / "compose" / "secrets"
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Make what is missing; existing passwords stay, since the databases know them."""
+    """Make what is missing; existing ones stay, since the databases know them."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    for name in ("postgres_superuser_password", "postgres_password"):
+    for name in ("postgres_superuser_password", "postgres_password", "status_token"):
         file = folder / name
         if not file.exists():
             file.write_text(secrets.token_hex(24))

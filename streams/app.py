@@ -21,12 +21,13 @@ from faust.types import TP
 from cronstream.clock import Clock
 from cronstream.dead_letters import Record
 from cronstream.settings import StreamsSettings
+from streams.index import JobIndex
 from streams.kafka import Membership, Transport
 from streams.lane import Lane
 from streams.recovery import Tables
 from streams.running import Running
 from streams.stages import Admitting, Send, Settling, Stage
-from streams.tables import OPTIONS, PartitionTable
+from streams.tables import OPTIONS, PartitionTable, StatusTable
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class StreamsApp(faust.App):
         self.counts: Counter[str] = Counter()
         self.recovered_rows = 0
         self.lanes: dict[TP, Lane] = {}
+        self._indexes: dict[int, JobIndex] = {}
         self._running = Running(clock)
         super().__init__(app_id(settings), **options)
 
@@ -93,6 +95,10 @@ class StreamsApp(faust.App):
         changes = {tp.partition: lane.running for tp, lane in self.lanes.items() if tp.topic == outcomes}
         return self._running.total(changes)
 
+    def index_of(self, partition: int) -> JobIndex | None:
+        """The index of a partition's jobs; None while it is being made."""
+        return self._indexes.get(partition) if self._running.is_counted(partition) else None
+
     async def take(self, event: Any) -> None:
         """Hand an event to its partition's lane; waits while the lane is full."""
         message = event.message
@@ -117,9 +123,10 @@ class StreamsApp(faust.App):
                 table = PartitionTable(self, self.tables[ADMITTED], tp.partition)
                 stage: Stage = Admitting(topics, self.settings.dedup_window_seconds, table.values())
             elif tp.topic == topics.outcomes:
-                table = PartitionTable(self, self.tables[JOBS], tp.partition)
+                self._indexes[tp.partition] = index = JobIndex()
+                table = StatusTable(self, self.tables[JOBS], tp.partition, index)
                 stage = Settling(topics, table.get)
-                self._running.begin(tp.partition, table.values())
+                self._running.begin(tp.partition, table.items(), index)
             else:
                 continue
             self.lanes[tp] = lane = Lane(
@@ -146,6 +153,7 @@ class StreamsApp(faust.App):
             except TimeoutError:
                 log.warning("Not committed in time, the records come again", extra={"action": "close_lanes"})
         self.lanes = {}
+        self._indexes = {}
 
     async def _send(self, send: Send, partition: int) -> object:
         future = await self.producer.send(send.topic, send.key, send.value, partition, None, send.headers)

@@ -24,6 +24,10 @@ _STATE = {
 }
 
 
+STATES = (*_STATE.values(), "idle", "deleted")
+"""Every state of a job."""
+
+
 class RunStatus(msgspec.Struct, array_like=True, frozen=True):
     """The latest attempt of a run. Instants in microseconds, UTC."""
 
@@ -69,23 +73,29 @@ def key_of(job_id: int) -> bytes:
     return job_id.to_bytes(8, "big", signed=True)
 
 
+def job_of(key: bytes) -> int:
+    """The job whose key in the table it is."""
+    return int.from_bytes(key, "big", signed=True)
+
+
+def state_of(status: JobStatus) -> str:
+    """One word for a job: what runs, or how the run that was heard of last stands."""
+    if status.deleted:
+        return "deleted"
+    if status.running:
+        return "running"
+    return _STATE[Kind(status.runs[-1].kind)] if status.runs else "idle"
+
+
 def shown(job_id: int, status: JobStatus) -> dict[str, Any]:
     """The JSON that ``GET /jobs/{job_id}`` answers with."""
     runs = sorted(status.runs, key=lambda run: (run.scheduled, run.request_id), reverse=True)
-    latest = status.runs[-1].kind if status.runs else None
-    running = status.running
-    if status.deleted:
-        state = "deleted"
-    elif running:
-        state = "running"
-    else:
-        state = "idle" if latest is None else _STATE[Kind(latest)]
     return {
         "job_id": job_id,
         "tenant": status.tenant,
         "name": status.name,
-        "state": state,
-        "running": running,
+        "state": state_of(status),
+        "running": status.running,
         "counts": {_STATE[kind]: count for kind, count in zip(COUNTED, status.counts, strict=True)},
         "runs": [shown_run(run) for run in runs],
     }

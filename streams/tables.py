@@ -14,6 +14,9 @@ from typing import Any
 
 import rocksdict
 
+from streams.index import Entry, JobIndex, entry_of
+from streams.status import JobStatus, job_of
+
 OPTIONS = {
     "driver": "rocksdict",
     "block_cache_size": 8 * 1024 * 1024,
@@ -38,14 +41,18 @@ class PartitionTable:
         value: bytes | None = self._store._db_for_partition(self._partition).get(key)
         return value
 
-    def values(self) -> Iterator[bytes]:
-        """All rows' values, by key, as they are at the call whatever is written afterwards.
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """All rows by key, as they are at the call whatever is written afterwards.
 
         The iterator keeps the store open: drop it before the partition goes.
         """
         rows = self._store._db_for_partition(self._partition).items()
         own: bytes = self._store.offset_key
-        return (value for key, value in rows if key != own)
+        return ((key, value) for key, value in rows if key != own)
+
+    def values(self) -> Iterator[bytes]:
+        """The values of ``items``."""
+        return (value for _, value in self.items())
 
     async def log(self, rows: Mapping[bytes, bytes | None]) -> int | None:
         """Write to the changelog; returns once the broker has acknowledged every row."""
@@ -66,3 +73,18 @@ class PartitionTable:
                 batch.put(key, value)
         batch.put(self._store.offset_key, str(logged).encode())
         self._store._db_for_partition(self._partition).write(batch)
+
+
+class StatusTable(PartitionTable):
+    """A partition of the jobs' status, whose index follows what is stored."""
+
+    def __init__(self, app: Any, table: Any, partition: int, index: JobIndex) -> None:
+        super().__init__(app, table, partition)
+        self._index = index
+
+    def store(self, rows: Mapping[bytes, bytes | None], logged: int | None) -> None:
+        super().store(rows, logged)
+        self._index.put(
+            Entry(job_of(key), "", None) if value is None else entry_of(job_of(key), JobStatus.decode(value))
+            for key, value in rows.items()
+        )

@@ -1,13 +1,15 @@
-"""Status over HTTP: answered here, or by the process that owns the job's partition.
+"""Status over HTTP: answered here, or by the processes that own the jobs' partitions.
 
     GET /jobs/{job_id}                          the job: state, counts, last runs
     GET /jobs/{job_id}/runs/{scheduled_time}    one of the last runs; older ones are in history
+    GET /tenants/{tenant}/jobs                  a tenant's jobs by id: ?state=failed&limit=100&after=17
     GET /health                                 how far each partition of this process is
     GET /stats                                  counters of this process
+    GET /openapi.json                           all of this, for programs
 
-404: the owner knows no such job or run. 503 with Retry-After: the partition is moving, or
+404: the owner knows no such job or run. 503 with Retry-After: a partition is moving, or
 its owner does not answer. An answer is given only if the partition was surely ours
-after the table was read.
+after the table was read. Where the installation has a token, all but /health ask for it.
 """
 
 from __future__ import annotations
@@ -15,26 +17,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import aiohttp
 import orjson
 from aiohttp import web
 
 from cronstream.clock import to_us
-from cronstream.topics import partition_of
-from streams import status
-from streams.app import JOBS, StreamsApp
+from streams import listing, status
+from streams.access import guard
+from streams.app import StreamsApp
+from streams.forwarding import FORWARDED, Forwarding
+from streams.listing import Question
+from streams.lookup import Lookup, Moving
+from streams.openapi import DOCUMENT
 from streams.owners import Owners
 from streams.stages import COUNTERS
-from streams.status import JobStatus
-from streams.tables import PartitionTable
 
-FORWARDED = "X-Cronstream-Forwarded"
-FORWARD_SECONDS = 2.0
 RETRY_AFTER = {"Retry-After": "1"}
-
-
-class Moving(Exception):
-    """Nobody can be sure about the partition right now."""
 
 
 class StatusPages:
@@ -42,29 +39,27 @@ class StatusPages:
 
     def __init__(self, app: StreamsApp, owners: Owners) -> None:
         self._app = app
-        self._owners = owners
-        self._client: aiohttp.ClientSession | None = None
+        self._token = app.settings.status_token()
+        self._lookup = Lookup(app)
+        self._forwarding = Forwarding(app.settings.node, self._token, owners)
 
     def routes(self) -> web.Application:
         """The HTTP application."""
-        pages = web.Application()
+        pages = web.Application(middlewares=[guard(self._token)])
         pages.router.add_get("/jobs/{job_id}", self.job)
         pages.router.add_get("/jobs/{job_id}/runs/{scheduled_time}", self.run)
+        pages.router.add_get("/tenants/{tenant}/jobs", self.jobs)
         pages.router.add_get("/health", self.health)
         pages.router.add_get("/stats", self.stats)
-        pages.cleanup_ctx.append(self._session)
+        pages.router.add_get("/openapi.json", self.openapi)
+        pages.cleanup_ctx.append(self._forwarding.session)
         return pages
-
-    async def _session(self, _: web.Application) -> Any:
-        timeout = aiohttp.ClientTimeout(total=FORWARD_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout) as self._client:
-            yield
 
     async def job(self, request: web.Request) -> web.Response:
         """One job."""
         job_id = _job_id(request)
         try:
-            known = self._known(job_id)
+            known = self._lookup.job(job_id)
         except Moving as moving:
             return await self._forward(request, job_id, moving)
         if known is None:
@@ -80,13 +75,27 @@ class StatusPages:
         except ValueError as error:
             return _error(400, f"scheduled_time is ISO 8601 with a zone, request_id a number: {error}")
         try:
-            known = self._known(job_id)
+            known = self._lookup.job(job_id)
         except Moving as moving:
             return await self._forward(request, job_id, moving)
         for one in known.runs if known else ():
             if (one.scheduled, one.request_id) == (when, request_id):
                 return _json({"job_id": job_id, **status.shown_run(one)})
         return _error(404, f"not among the last {status.KEPT_RUNS} runs of job {job_id}; history may have it")
+
+    async def jobs(self, request: web.Request) -> web.Response:
+        """A tenant's jobs, from all partitions."""
+        asked_by_peer = FORWARDED in request.headers
+        query = {name: value for name, value in request.query.items() if asked_by_peer or name != "partitions"}
+        try:
+            question = Question.read(request.match_info["tenant"], query)
+        except ValueError as error:
+            return _error(400, str(error))
+        partitions = self._app.settings.partitions
+        try:
+            return _json(await listing.answer(question, partitions, self._lookup, self._forwarding))
+        except Moving as moving:
+            return _moving(moving)
 
     async def health(self, _: web.Request) -> web.Response:
         """200 while the consumer group trusts this process, else 503."""
@@ -102,30 +111,19 @@ class StatusPages:
         """Counters since the process began, and the runs under way now: null while they are being counted."""
         return _json({**dict.fromkeys(COUNTERS, 0), **self._app.counts, "running": self._app.running()})
 
-    def _known(self, job_id: int) -> JobStatus | None:
-        """The job's status, surely current. Raises Moving."""
-        settings = self._app.settings
-        partition = partition_of(job_id, settings.partitions)
-        if self._app.lane_of(settings.topics.outcomes, partition) is None:
-            raise Moving(f"partition {partition} is not owned here")
-        value = PartitionTable(self._app, self._app.tables[JOBS], partition).get(status.key_of(job_id))
-        if self._app.lane_of(settings.topics.outcomes, partition) is None:
-            raise Moving(f"partition {partition} moved away")
-        return None if value is None else JobStatus.decode(value)
+    async def openapi(self, _: web.Request) -> web.Response:
+        """What this process answers, as an OpenAPI document."""
+        return _json(DOCUMENT)
 
     async def _forward(self, request: web.Request, job_id: int, moving: Moving) -> web.Response:
-        address = self._owners.address_of(partition_of(job_id, self._app.settings.partitions))
-        if FORWARDED in request.headers or address is None or self._client is None:
-            return _error(503, f"try again: {moving}", RETRY_AFTER)
+        if FORWARDED in request.headers:
+            return _moving(moving)
         try:
-            async with self._client.get(
-                f"http://{address}{request.path_qs}", headers={FORWARDED: self._app.settings.node}
-            ) as answer:
-                body = await answer.read()
-                headers = RETRY_AFTER if answer.status == 503 else {}
-                return web.Response(body=body, status=answer.status, headers=headers, content_type="application/json")
-        except (aiohttp.ClientError, TimeoutError) as error:
-            return _error(503, f"try again: the owner at {address} does not answer: {error!r}", RETRY_AFTER)
+            owner = self._forwarding.owner_of(self._lookup.partition_of(job_id))
+            code, body = await self._forwarding.get(owner, request.path_qs)
+        except Moving as still:
+            return _moving(still)
+        return web.Response(body=body, status=code, content_type="application/json")
 
 
 def _job_id(request: web.Request) -> int:
@@ -149,3 +147,7 @@ def _json(body: Any, code: int = 200, headers: dict[str, str] | None = None) -> 
 
 def _error(code: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
     return _json({"error": text}, code, headers)
+
+
+def _moving(moving: Moving) -> web.Response:
+    return _error(503, f"try again: {moving}", RETRY_AFTER)

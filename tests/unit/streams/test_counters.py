@@ -11,10 +11,11 @@ from cronstream.clock import MINUTE, FakeClock
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
+from streams.index import JobIndex
 from streams.running import ROWS_AT_ONCE, Running
 from streams.settlement import settle
 from streams.stages import COUNTERS, Admitting, Effects, Settling
-from streams.status import KEPT_RUNS, JobStatus
+from streams.status import KEPT_RUNS, JobStatus, key_of
 from tests.unit.streams.making import NOON, cancel, outcome, outcomes, run, skip, triggers
 
 TOPICS = Topics()
@@ -81,8 +82,9 @@ def test_the_changes_of_running_add_up_to_what_the_statuses_keep() -> None:
     assert running == 1
 
 
-def statuses(batch: Batch) -> list[bytes]:
-    return [status.encode() for status in settle(lambda _: None, batch, 0).statuses.values()]
+def statuses(batch: Batch) -> list[tuple[bytes, bytes]]:
+    settled = settle(lambda _: None, batch, 0).statuses
+    return [(key_of(job_id), status.encode()) for job_id, status in settled.items()]
 
 
 def test_a_restart_counts_what_runs_from_the_table() -> None:
@@ -90,11 +92,16 @@ def test_a_restart_counts_what_runs_from_the_table() -> None:
         running = Running(FakeClock())
         assert running.total({}) == 0
         many = [outcome(Kind.STARTED, job) for job in range(1, 2 * ROWS_AT_ONCE)]
-        running.begin(0, iter(statuses(outcomes(many))))
-        running.begin(1, iter(statuses(outcomes([outcome(Kind.STARTED, 1), outcome(Kind.FAILED, 2)]))))
+        index = JobIndex()
+        running.begin(0, iter(statuses(outcomes(many))), index)
+        running.begin(1, iter(statuses(outcomes([outcome(Kind.STARTED, 1), outcome(Kind.FAILED, 2)]))), JobIndex())
+        assert not running.is_counted(0)
         assert running.total({0: 0, 1: 0}) is None
         while running.total({0: 0, 1: 0}) is None:
             await asyncio.wait_for(asyncio.gather(*running._tasks), 10)
+        assert running.is_counted(0)
+        assert index.find("acme", "running", 0, 2) == [1, 2]
+        assert len(index) == len(many)
         assert running.total({0: -3, 1: 1}) == len(many) - 3 + 1 + 1
         await running.stop()
         assert running.total({}) == 0
@@ -108,14 +115,14 @@ def test_a_count_that_is_stopped_lets_go_of_the_table() -> None:
 
     def rows() -> object:
         try:
-            yield from [JobStatus().encode()] * (ROWS_AT_ONCE + 1)
+            yield from [(key_of(1), JobStatus().encode())] * (ROWS_AT_ONCE + 1)
             pytest.fail("read to the end")
         finally:
             closed.append(True)
 
     async def scenario() -> None:
         running = Running(FakeClock())
-        running.begin(0, rows())  # type: ignore[arg-type]
+        running.begin(0, rows(), JobIndex())  # type: ignore[arg-type]
         await asyncio.wait(running._tasks, timeout=0)
         await running.stop()
         assert closed == [True]
