@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +16,20 @@ from cronstream.topics import partition_of
 Slots = npt.NDArray[np.int32]
 
 
-def due_batches(jobs: LoadedJobs, slots: Slots, *, token: int, published_at: int) -> Iterator[tuple[int, Batch]]:
-    """One RUN item a slot, at the instant that is armed, as (partition, batch) pairs."""
+class Packed(NamedTuple):
+    """One RUN item a slot, at the instant that is armed: a record but for when it is published."""
+
+    partition: int
+    slots: Slots
+    batch: Batch
+
+    def published(self, at_us: int) -> tuple[int, Batch]:
+        """What to publish at that instant, and to which partition."""
+        return self.partition, replace(self.batch, published_at=at_us)
+
+
+def pack(jobs: LoadedJobs, slots: Slots, token: int) -> Iterator[Packed]:
+    """Batches of what the slots are armed for."""
     if not len(slots):
         return
     partitions = jobs.partition[slots]
@@ -23,10 +37,10 @@ def due_batches(jobs: LoadedJobs, slots: Slots, *, token: int, published_at: int
     slots, partitions = slots[order], partitions[order]
     starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(slots)], strict=True):
-        yield from _cut(jobs, slots[start:end], int(partitions[start]), token, published_at)
+        yield from _cut(jobs, slots[start:end], int(partitions[start]), token)
 
 
-def _cut(jobs: LoadedJobs, slots: Slots, partition: int, token: int, published_at: int) -> Iterator[tuple[int, Batch]]:
+def _cut(jobs: LoadedJobs, slots: Slots, partition: int, token: int) -> Iterator[Packed]:
     bodies = [jobs.work[slot] for slot in slots.tolist()]
     ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)
     start = 0
@@ -36,21 +50,19 @@ def _cut(jobs: LoadedJobs, slots: Slots, partition: int, token: int, published_a
         end = min(max(fits, start + 1), start + MAX_ITEMS)
         part = slots[start:end]
         count = len(part)
-        yield (
-            partition,
-            Batch(
-                token,
-                published_at,
-                None,
-                jobs.run_kind[part],
-                jobs.job_id[part],
-                jobs.next_us[part],
-                np.zeros(count, np.int64),
-                np.ones(count, np.int32),
-                (ends[start:end] - before).astype(np.uint32),
-                b"".join(bodies[start:end]),
-            ),
+        batch = Batch(
+            token,
+            0,
+            None,
+            jobs.run_kind[part],
+            jobs.job_id[part],
+            jobs.next_us[part],
+            np.zeros(count, np.int64),
+            np.ones(count, np.int32),
+            (ends[start:end] - before).astype(np.uint32),
+            b"".join(bodies[start:end]),
         )
+        yield Packed(partition, part, batch)
         start = end
 
 

@@ -6,6 +6,10 @@ arrival from the mailbox, then everything that is due:
     due slots --publish, one transaction--> acknowledged --> next times
         --> wheel (up to the horizon) and writer (always)
 
+What falls due between two transactions is gathered: the broker still completes the
+last one for a few milliseconds after it has answered, and one that begins meanwhile is
+sent away and asked again after twenty. Idle moments go into the lookahead (ahead.py).
+
 Postgres is not waited for between due and published. Only an edited job waits:
 it is armed when its plan is written, since until then nobody who takes over
 could tell the new schedule's triggers on the log from the old one's.
@@ -23,13 +27,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from coordinator.ahead import Ahead
 from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, Job, Loaded, Mailbox
 from coordinator.backlog import Backlog
-from coordinator.batching import Slots, due_batches, item_batches
+from coordinator.batching import Packed, Slots, item_batches, pack
 from coordinator.database_clock import DatabaseClock
 from coordinator.edits import planned_edit
 from coordinator.items import edit_items, owed_items, set_aside
@@ -50,6 +56,8 @@ log = logging.getLogger(__name__)
 _LONGEST_WAIT = 0.1
 # On-time work waits no longer than it takes to publish what so many missed jobs owe.
 _CAUGHT_UP_AT_ONCE = 200
+# Lookahead holds copies of the bodies of so many items at most.
+_MOST_AHEAD = 300_000
 # While a planned job waits for its plan to be written.
 _WAIT_FOR_WRITE = 0.005
 
@@ -79,6 +87,11 @@ class Dispatcher:
         self._mailbox = mailbox
         self._jobs = LoadedJobs(settings.partitions)
         self._wheel = Wheel(clock.now_us())
+        self._ahead = Ahead(
+            self._jobs, self._wheel, token, ahead_us=int(settings.lookahead_seconds * 1e6), most=_MOST_AHEAD
+        )
+        self._began_ns: int | None = None
+        """When the newest transaction began."""
         self._backlog = Backlog(self._jobs, settings.catch_up_per_second, clock.now_us())
         self._horizon_us = 0
         self._unwritten = Unwritten()
@@ -122,19 +135,28 @@ class Dispatcher:
         self._arm_written()
         if (arrival := self._mailbox.take()) is not None:
             self._take(arrival)
+        if self._gathering_seconds() > 0:
+            return self._ahead.step(self._clock.now_us()) or bool(len(self._mailbox))
         now_us = self._clock.now_us()
         due = self._wheel.pop_due(now_us)
         if due.size:
             self._fire(due, now_us)
         caught_up = self._catch_up(max(now_us, self._clock.now_us())) if len(self._backlog) else 0
-        return bool(due.size or caught_up or len(self._mailbox))
+        return bool(due.size or caught_up or len(self._mailbox)) or self._ahead.step(now_us)
+
+    def _gathering_seconds(self) -> float:
+        """Until the next transaction may begin; not positive: now."""
+        if self._began_ns is None:
+            return 0.0
+        return self._settings.gather_seconds - (self._clock.boot_ns() - self._began_ns) / 1e9
 
     def _wait_seconds(self) -> float:
         longest = _WAIT_FOR_WRITE if self._unwritten.has_planned else _LONGEST_WAIT
         if (turn_seconds := self._backlog.wait_seconds()) is not None:
             longest = min(longest, turn_seconds)
         next_us = self._wheel.next_at()
-        return longest if next_us is None else min(max(next_us - self._clock.now_us(), 0) / 1e6, longest)
+        due = longest if next_us is None else max(next_us - self._clock.now_us(), 0) / 1e6
+        return min(max(due, self._gathering_seconds()), longest)
 
     def _check_writer(self) -> None:
         if self._writer.waiting_seconds() > self._settings.dedup_window_seconds / 2:
@@ -149,13 +171,12 @@ class Dispatcher:
         on_time = now_us - jobs.next_us[due] <= jobs.grace_us[due]
         for slot in due[~on_time].tolist():
             self._backlog.add(slot)
-        slots = due[on_time]
         published = []
-        for start in range(0, len(slots), self._settings.transaction_items):
-            chunk = slots[start : start + self._settings.transaction_items]
+        for batches in self._transactions(*self._ahead.take(due[on_time], now_us)):
             # A new anchor may set the clock back a little, yet what was due is due.
             published_at = max(now_us, self._clock.now_us())
-            offsets = self._publish(due_batches(jobs, chunk, token=self.token, published_at=published_at))
+            offsets = self._publish(packed.published(published_at) for packed in batches)
+            chunk = np.concatenate([packed.slots for packed in batches])
             self._note(jobs.next_us[chunk], [])
             published.append((chunk, offsets))
         for chunk, offsets in published:
@@ -163,6 +184,19 @@ class Dispatcher:
             if failed:
                 offsets = {**offsets, **self._set_aside(failed, now_us)}
             self._move_on(chunk, next_us, offsets)
+
+    def _transactions(self, ready: deque[Packed], slots: Slots) -> Iterator[list[Packed]]:
+        """What is due in transactions: first what is packed, then the other slots, packed as they are asked for."""
+        while ready or slots.size:
+            batches: list[Packed] = []
+            room = self._settings.transaction_items
+            while ready and (not batches or len(ready[0].slots) <= room):
+                batches.append(ready.popleft())
+                room -= len(batches[-1].slots)
+            if not ready and room > 0:
+                batches += pack(self._jobs, slots[:room], self.token)
+                slots = slots[room:]
+            yield batches
 
     def _catch_up(self, now_us: int) -> int:
         """Publish what jobs of the backlog owe by now, as their policies say; returns how many jobs."""
@@ -291,6 +325,7 @@ class Dispatcher:
         slot = self._jobs.slot_of(job_id)
         if slot is not None:
             self._wheel.cancel(slot)
+            self._ahead.forget(slot)
             self._jobs.release(slot)
 
     def _edit(self, edits: Iterable[Edit]) -> None:
@@ -332,6 +367,7 @@ class Dispatcher:
 
     def _publish(self, batches: Iterable[tuple[int, Batch]]) -> dict[int, int]:
         """Publish; returns the offsets that writes from here on cover."""
+        self._began_ns = self._clock.boot_ns()
         offsets = self._publisher.publish(list(batches))
         return offsets if self._edits_planned else {}
 

@@ -197,6 +197,10 @@ class Wheel:
         at_us = self._column[slot]
         return None if at_us == NEVER else at_us
 
+    def instants(self, slots: Slots) -> Instants:
+        """What each of these slots is armed for (NEVER: it is not); each must have been armed once."""
+        return self._at[slots]
+
     def next_at(self) -> int | None:
         """No slot is due before this instant; None when nothing is armed.
 
@@ -239,19 +243,33 @@ class Wheel:
         )
         return due
 
+    def filed(self, tick: int) -> Slots:
+        """The slots armed within a tick that has not begun, each once, in their order; they stay armed."""
+        self._lower(tick << TICK_SHIFT)
+        bucket = self._ticks.buckets.get(tick)
+        if bucket is None:
+            return _EMPTY
+        slots: Slots = np.unique(np.frombuffer(bucket, dtype=np.int32))
+        within: Slots = slots[(self._at[slots] >> TICK_SHIFT) == tick]
+        return within
+
     def _advance(self, now_us: int) -> None:
-        """Open every bucket that has started; widest first, as what they hold moves down."""
+        """Open every bucket that has started."""
         self._tick = max(self._tick, now_us >> TICK_SHIFT)
-        for level in (self._blocks, self._spans):
-            while taken := level.take(now_us):
+        self._lower(now_us)
+        while taken := self._ticks.take(now_us):
+            self._near.extend(taken[1])
+
+    def _lower(self, until_us: int) -> None:
+        """What lies in wider buckets that begin by then moves one level down; widest first."""
+        for level, below in ((self._blocks, self._spans), (self._spans, self._ticks)):
+            while taken := level.take(until_us):
                 number, bucket = taken
                 slots = np.frombuffer(bucket, dtype=np.int32)
                 at = self._at[slots]
                 holds = (at >> level.shift) == number
                 self._filed -= slots.size
-                self._file(slots[holds], at[holds])
-        while taken := self._ticks.take(now_us):
-            self._near.extend(taken[1])
+                self._file_level(below, slots[holds], at[holds])
 
     # ---- filing ----------------------------------------------------------------------------
 
@@ -291,6 +309,8 @@ class Wheel:
                 self._file(slots[chosen], at[chosen])
 
     def _file_level(self, level: Level, slots: Slots, at: Instants) -> None:
+        if not slots.size:
+            return
         numbers = at >> level.shift
         first, last = int(numbers.min()), int(numbers.max())
         self._filed += slots.size

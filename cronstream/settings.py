@@ -112,6 +112,10 @@ class CoordinatorSettings(Served):
     """How fast missed times are published after an outage, across the fleet; on-time work goes first."""
     transaction_items: int = Field(50_000, ge=1)
     """The most items in one Kafka transaction."""
+    gather_seconds: float = Field(0.008, ge=0, le=1)
+    """The shortest time from the beginning of one transaction to the next: what falls due meanwhile shares one."""
+    lookahead_seconds: float = Field(1.0, ge=0, le=8)
+    """How long before its instant a herd is packed; 0: not before it is due."""
     transaction_timeout_ms: int = Field(10_000, ge=1000)
     audit_seconds: float = Field(5.0, gt=0)
     audit_stale_seconds: float = Field(10.0, gt=0)

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.arrivals import Job
 from coordinator.audit import OpenChange, missed
-from coordinator.batching import due_batches, item_batches
+from coordinator.batching import item_batches, pack
 from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
 from coordinator.rows import jobs_of
@@ -43,7 +43,8 @@ def test_slots_are_reused_and_columns_grow() -> None:
 
 def test_batches_hold_one_partition_500_items_and_every_slot_once() -> None:
     jobs, slots = held(1700)
-    batches = list(due_batches(jobs, slots, token=3, published_at=4))
+    batches = [packed.published(4) for packed in pack(jobs, slots, token=3)]
+    assert np.concatenate([packed.slots for packed in pack(jobs, slots, token=3)]).size == len(slots)
     assert all(0 < len(batch) <= MAX_ITEMS for _, batch in batches)
     assert [partition for partition, _ in batches] == sorted(partition for partition, _ in batches)
     for partition, batch in batches:
@@ -55,15 +56,15 @@ def test_batches_hold_one_partition_500_items_and_every_slot_once() -> None:
 
 def test_batches_hold_256_kib_but_for_a_single_larger_body() -> None:
     jobs, slots = held(20, 60_000, partitions=1)
-    assert [len(batch) for _, batch in due_batches(jobs, slots, token=1, published_at=1)] == [4] * 5
+    assert [len(batch) for _, _, batch in pack(jobs, slots, token=1)] == [4] * 5
     jobs, slots = held(2, MAX_BYTES + 1, partitions=1)
-    assert [len(batch) for _, batch in due_batches(jobs, slots, token=1, published_at=1)] == [1, 1]
+    assert [len(batch) for _, _, batch in pack(jobs, slots, token=1)] == [1, 1]
 
 
 def test_nothing_due_on_time_is_no_batch() -> None:
     """All that was due had been missed: the term ended, and the next one as well."""
     jobs, slots = held(3)
-    assert list(due_batches(jobs, slots[:0], token=1, published_at=1)) == []
+    assert list(pack(jobs, slots[:0], token=1)) == []
 
 
 def test_single_items_keep_the_order_of_their_job() -> None:
