@@ -134,7 +134,7 @@ def insert_millions(connection: psycopg.Connection[Any], count: int, per_second:
     sped_up = insert_spread(connection, count, per_second, anchor_us, schedules=False)
     connection.execute("SET maintenance_work_mem = '1GB'")
     connection.execute("ALTER TABLE cronstream.job_definitions ADD UNIQUE (tenant, name)")
-    connection.execute(f"VACUUM (ANALYZE) {definitions}")  # type: ignore[arg-type]
+    connection.execute(f"VACUUM (ANALYZE) {definitions}")
     connection.execute("DROP INDEX cronstream.schedules_next_run_at")
     start_us = int(time.time() + 60 + count / 80_000) * 1_000_000
     # A cron job is "S M-59/N * * * *" here: due at S + 60 M seconds and every N minutes from there.
@@ -157,7 +157,7 @@ def insert_millions(connection: psycopg.Connection[Any], count: int, per_second:
     connection.execute(
         "CREATE INDEX schedules_next_run_at ON cronstream.schedules (next_run_at) WHERE next_run_at IS NOT NULL"
     )
-    connection.execute(f"VACUUM (ANALYZE) {schedules}")  # type: ignore[arg-type]
+    connection.execute(f"VACUUM (ANALYZE) {schedules}")
     return start_us, sped_up
 
 
@@ -169,6 +169,20 @@ def insert_rows(connection: psycopg.Connection[Any], first: int, count: int, eve
            FROM generate_series(%s::bigint, %s::bigint) i""",
         [tenant, every, PAYLOAD_BYTES - 11, first, first + count - 1],
     )
+
+
+def make_failing(connection: psycopg.Connection[Any], at_us: int, url: str, *, backoff_seconds: int) -> None:
+    """What is due at that instant calls the address instead, and is tried twice; to be done before it is loaded."""
+    connection.execute("ALTER TABLE cronstream.job_definitions DISABLE TRIGGER USER")
+    connection.execute(
+        """UPDATE cronstream.job_definitions SET handler = 'http', max_attempts = 2, jitter = 'full',
+               payload = jsonb_build_object('url', %s::text, 'method', 'GET'),
+               backoff_seconds = %s
+           FROM cronstream.schedules s
+           WHERE s.job_id = job_definitions.job_id AND s.next_run_at = cronstream.instant(%s)""",
+        [url, backoff_seconds, at_us],
+    )
+    connection.execute("ALTER TABLE cronstream.job_definitions ENABLE TRIGGER USER")
 
 
 def _shape_table(connection: psycopg.Connection[Any]) -> None:
@@ -205,7 +219,7 @@ def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due:
                    jsonb_build_object('pad',
                        rpad('', %(pad)s, md5(CASE WHEN job_id %% 10 > 0 THEN job_id::text ELSE '' END))),
                    job_id
-            FROM due""",  # type: ignore[arg-type]
+            FROM due""",
             {
                 "first": first,
                 "last": first + count - 1,

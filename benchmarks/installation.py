@@ -84,7 +84,7 @@ def database(home: Home) -> Iterator[str]:
     """The name of a new, empty database; dropped afterwards."""
     name = f"bench_{uuid.uuid4().hex[:10]}"
     with psycopg.connect(postgres_dsn(home), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")  # type: ignore[arg-type]
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
     try:
         yield name
     finally:
@@ -166,9 +166,17 @@ class Bench:
         return self.folder / node
 
     def figures(self, node: str = "c1") -> dict[str, Any]:
-        """A coordinator's /stats; empty when it does not answer."""
+        """The /stats of a process; empty when it does not answer."""
+        return self._asked(node, "stats")
+
+    def health(self, node: str) -> list[Any]:
+        """The open lanes of a streams process."""
+        lanes: list[Any] = self._asked(node, "health").get("partitions", [])
+        return lanes
+
+    def _asked(self, node: str, page: str) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.status_ports[node]}/stats", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.status_ports[node]}/{page}", timeout=2) as answer:
                 found: dict[str, Any] = json.loads(answer.read())
                 return found
         except (OSError, ValueError):
@@ -259,7 +267,7 @@ def _variables(changes: dict[str, object]) -> dict[str, str]:
 
 def _dropped(connection: psycopg.Connection[Any], name: str) -> bool:
     try:
-        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")  # type: ignore[arg-type]
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ObjectInUse):
         return False
     return True

@@ -80,5 +80,5 @@ def read(file: Path) -> dict[int, list[npt.NDArray[np.int32]]]:
 
 if __name__ == "__main__":
     RecordedDispatcher.file = Path(sys.argv[1])
-    coordinator.office.Dispatcher = RecordedDispatcher  # type: ignore[misc]
+    coordinator.office.Dispatcher = RecordedDispatcher  # type: ignore[attr-defined]
     sys.exit(main())

@@ -1,12 +1,10 @@
-"""What is measured with: percentiles, processor time, memory, and what machine this is."""
+"""What is measured with: percentiles, processor time, memory."""
 
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -56,13 +54,13 @@ class Processors:
         self._pids = pids
         self._began = time.monotonic()
         self._at_start = {name: self._with_family(pid) for name, pid in pids.items()}
-        self._busy = _busy_seconds()
+        self._busy = busy_seconds()
 
     def shares(self) -> dict[str, float]:
         """Cores by name, and under ``others`` what the rest of the machine took."""
         elapsed = time.monotonic() - self._began
         shares = {name: (self._with_family(pid) - self._at_start[name]) / elapsed for name, pid in self._pids.items()}
-        shares["others"] = max((_busy_seconds() - self._busy) / elapsed - sum(shares.values()), 0.0)
+        shares["others"] = max((busy_seconds() - self._busy) / elapsed - sum(shares.values()), 0.0)
         return {name: round(share, 3) for name, share in shares.items()}
 
     @staticmethod
@@ -70,33 +68,10 @@ class Processors:
         return sum(cpu_seconds(one) for one in [pid, *(member.pid for member in process.descendants(pid))])
 
 
-def _busy_seconds() -> float:
+def busy_seconds() -> float:
+    """Processor time that the whole machine has spent since it was started."""
     values = [int(value) for value in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return (sum(values[:8]) - values[3] - values[4]) / _TICKS
-
-
-def machine() -> dict[str, Value]:
-    """Hardware and versions."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.machine(),
-    )
-    memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
-    values: dict[str, Value] = {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory, 1),
-        "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform()),
-        "python": platform.python_version(),
-        "load_at_start": os.getloadavg()[0],
-    }
-    for name in ("numpy", "confluent-kafka", "psycopg", "msgspec", "croniter", "cronsim", "faust-streaming", "tzdata"):
-        values[f"version_{name}"] = version(name)
-    return values
 
 
 def median(values: Iterable[float]) -> float:

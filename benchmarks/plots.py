@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
+from matplotlib.figure import Figure
 
 from benchmarks.report import FOLDER
 
@@ -58,7 +59,30 @@ def over_time(name: str, per_second: Mapping[int, int], backlog: list[tuple[floa
     _save(figure, name)
 
 
-def _save(figure: plt.Figure, name: str) -> None:
+def retries(first_s: npt.NDArray[np.floating], second_s: npt.NDArray[np.floating], title: str) -> None:
+    """When first attempts that all failed began, and when the second ones did; seconds after the instant."""
+    figure, axes = plt.subplots(figsize=(8, 4))
+    edges = np.arange(0, max(first_s.max(), second_s.max()) + 0.2, 0.1).tolist()
+    axes.hist(first_s, edges, label="first attempts", alpha=0.7)
+    axes.hist(second_s, edges, label="second attempts", alpha=0.7)
+    axes.set(xlabel="seconds after the instant", ylabel="starts in a tenth of a second", title=title)
+    axes.legend()
+    _save(figure, "retries")
+
+
+def sizes_over_time(name: str, minutes: list[float], curves: Mapping[str, list[float]], title: str) -> None:
+    """How large tables and indexes are, as a multiple of what they were at first."""
+    figure, axes = plt.subplots(figsize=(8, 4))
+    for label, sizes in curves.items():
+        axes.plot(minutes, [size / max(sizes[0], 1) for size in sizes], "o-", label=label, markersize=3)
+    axes.set(xlabel="minutes", ylabel="times its size at first", title=title)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    _save(figure, name)
+
+
+def _save(figure: Figure, name: str) -> None:
     figure.tight_layout()
     figure.savefig(FOLDER / f"{name}.png", dpi=110)
     plt.close(figure)

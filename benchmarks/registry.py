@@ -1,33 +1,76 @@
-"""The benchmarks by name."""
+"""The scenarios by name, each with the seconds that it may take on a quiet machine, set-up included."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from benchmarks import dispatch, end_to_end, full, live, schedule, wheel
-from benchmarks.peers import run as peers
+from benchmarks.peers import scenario as peers
 from benchmarks.report import Report
+from benchmarks.scenarios import (
+    attempts,
+    bulk,
+    dispatch,
+    edits,
+    end_to_end,
+    full,
+    hour,
+    recovery,
+    schedule,
+    stages,
+    steady,
+    takeover,
+    together,
+    wheel,
+)
 
 
-class Benchmark(Protocol):
+class Run(Protocol):
     """Measures, prints its table and puts its keys into the report."""
 
     def __call__(self, report: Report, *, full: bool) -> None: ...
 
 
-ALL: dict[str, Benchmark] = {
-    "schedule": schedule.run,
-    "wheel": wheel.run,
-    "dispatch": dispatch.run,
-    "burst": live.burst,
-    "herd": live.herd,
-    "steady": live.steady,
-    "takeover": live.takeover,
-    "edits": live.edits,
-    "bulk": live.bulk,
-    "end_to_end": end_to_end.run,
-    "peers": peers.run,
-    "full": full.run,
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What runs under a name. ``budget_s``: in the usual run; ``full_budget_s``: where the full one does more."""
+
+    run: Run
+    budget_s: float
+    full_budget_s: float | None = None
+    usual: bool = True
+    full: bool = False
+
+    def budget(self, *, full: bool) -> float:
+        """The seconds it may take."""
+        return self.full_budget_s if full and self.full_budget_s is not None else self.budget_s
+
+
+SERVERS_S = 25.0
+"""Starting the servers, once a run."""
+
+ALL = {
+    "schedule": Scenario(schedule.run, 17),
+    "wheel": Scenario(wheel.run, 25, full=True),
+    "dispatch": Scenario(dispatch.run, 90),
+    "burst": Scenario(together.burst, 55),
+    "herd": Scenario(together.herd, 55),
+    "steady": Scenario(steady.run, 130),
+    "takeover": Scenario(takeover.run, 50),
+    "edits": Scenario(edits.run, 35),
+    "bulk": Scenario(bulk.run, 85, full_budget_s=400, full=True),
+    "end_to_end": Scenario(end_to_end.run, 40),
+    "stages": Scenario(stages.run, 45),
+    "peers": Scenario(peers.run, 150, full_budget_s=2400, full=True),
+    "attempts": Scenario(attempts.run, 95, full_budget_s=200, full=True),
+    "recovery": Scenario(recovery.run, 400, usual=False, full=True),
+    "full": Scenario(full.run, 2400, usual=False, full=True),
+    "hour": Scenario(hour.run, 3900, usual=False),
 }
-USUAL = tuple(name for name in ALL if name != "full")
-FULL = ("wheel", "peers", "full")
+USUAL = tuple(name for name, scenario in ALL.items() if scenario.usual)
+FULL = tuple(name for name, scenario in ALL.items() if scenario.full)
+
+
+def budget_s(names: tuple[str, ...], *, full: bool) -> float:
+    """What a run of these may take, servers included."""
+    return SERVERS_S + sum(ALL[name].budget(full=full) for name in names)

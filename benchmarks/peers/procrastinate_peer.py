@@ -1,7 +1,8 @@
-"""Procrastinate's periodic tasks: MODE SIZE AT UNTIL FILE, PEER_DSN in the environment. AT is a whole minute.
+"""Procrastinate's periodic tasks: MODE SIZE AT UNTIL FILE, PEER_DSN in the environment. AT is a whole second.
 
 MODE dispatch runs the periodic deferrer alone, what it deferred is counted; MODE execute runs a
-worker with ten slots, which defers as well. When things happened is what its own events table says.
+worker with ten slots, which defers as well. MODE queue has nothing periodic: the tasks are deferred by
+hand while a worker runs them. When things happened is what its own events table says.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import asyncio
 import os
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import procrastinate
 from procrastinate.periodic import PeriodicDeferrer
 
+DEFERRED_AT_ONCE = 500
+
 app = procrastinate.App(
-    connector=procrastinate.PsycopgConnector(conninfo=os.environ["PEER_DSN"], min_size=2, max_size=12),
-    periodic_defaults={"max_delay": 2},
+    connector=procrastinate.PsycopgConnector(conninfo=os.environ["PEER_DSN"], min_size=2, max_size=12)
 )
 
 
@@ -30,24 +33,20 @@ async def run(mode: str, size: int, at: float, until: float, file: str) -> None:
     """Set up, run until all is done or the deadline, write the events' times."""
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
-        for number in range(size):
-            app.periodic_registry.register_task(
-                task=job,
-                cron="* * * * *",
-                periodic_id=f"job-{number}",
-                configure_kwargs={"task_kwargs": {"pad": f"{number:0256d}"}},
-            )
-        # What the minute before owes is not deferred any more two seconds after it began.
-        assert time.time() < at - 2, "the set-up took too long"
-        await asyncio.sleep(max(0.0, 3 - (time.time() % 60)))
+        if mode != "queue":
+            register(size, at)
+        assert time.time() < at - 1, "the set-up took too long"
         if mode == "dispatch":
-            working = asyncio.create_task(PeriodicDeferrer(app.periodic_registry, max_delay=2).worker())
+            working = asyncio.create_task(PeriodicDeferrer(app.periodic_registry).worker())
         else:
             working = asyncio.create_task(app.run_worker_async(concurrency=10, delete_jobs="never"))
+        if mode == "queue":
+            await asyncio.sleep(at - time.time())
+            await defer(size)
         kind = "deferred" if mode == "dispatch" else "started"
         query = "SELECT count(*) FROM procrastinate_events WHERE type = %(kind)s"
         while time.time() < until and not working.done():
-            await asyncio.sleep(1 if time.time() < at + 5 else 0.5)
+            await asyncio.sleep(0.5)
             row = await app.connector.execute_query_one_async(query, kind=kind)
             if row["count"] >= size:
                 break
@@ -59,6 +58,25 @@ async def run(mode: str, size: int, at: float, until: float, file: str) -> None:
         if working.done():
             working.result()
         os._exit(0)
+
+
+def register(size: int, at: float) -> None:
+    """Daily tasks, so that the instant before is long past and nothing is owed at the start."""
+    when = datetime.fromtimestamp(at, UTC)
+    for number in range(size):
+        app.periodic_registry.register_task(
+            task=job,
+            cron=f"{when.minute} {when.hour} * * * {when.second}",
+            periodic_id=f"job-{number}",
+            configure_kwargs={"task_kwargs": {"pad": f"{number:0256d}"}},
+        )
+
+
+async def defer(size: int) -> None:
+    """As its docs advise for many: in batches."""
+    for first in range(0, size, DEFERRED_AT_ONCE):
+        count = min(DEFERRED_AT_ONCE, size - first)
+        await job.batch_defer_async(*({"timestamp": 0, "pad": f"{first + number:0256d}"} for number in range(count)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Celery with RedBeat: the app, and ``python redbeat_peer.py load SIZE AT``, which writes its entries.
+"""Celery with RedBeat: the app, and two commands.
 
-PEER_REDIS names the Redis, PEER_FILE where workers write.
+``python redbeat_peer.py load SIZE AT`` writes entries for beat; ``... send SIZE AT`` queues tasks from that
+instant on, without beat. PEER_REDIS names the Redis, PEER_FILE where workers write.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _files: dict[int, object] = {}
 def _out():  # type: ignore[no-untyped-def]
     pid = os.getpid()
     if pid not in _files:
-        _files[pid] = open(f"{os.environ['PEER_FILE']}.{pid}", "w", buffering=1)  # noqa: SIM115
+        _files[pid] = open(f"{os.environ['PEER_FILE']}.{pid}.part", "w", buffering=1)  # noqa: SIM115
     return _files[pid]
 
 
@@ -53,5 +54,12 @@ def load(size: int, at: float) -> None:
         entry.save()
 
 
-if __name__ == "__main__" and sys.argv[1] == "load":
-    load(int(sys.argv[2]), float(sys.argv[3]))
+def send(size: int, at: float) -> None:
+    """As fast as one process can."""
+    time.sleep(max(0.0, at - time.time()))
+    for number in range(size):
+        job.delay(f"{number:0256d}")
+
+
+if __name__ == "__main__":
+    {"load": load, "send": send}[sys.argv[1]](int(sys.argv[2]), float(sys.argv[3]))

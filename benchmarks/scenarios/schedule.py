@@ -13,7 +13,8 @@ from croniter import croniter
 from cronsim import CronSim
 
 from benchmarks.measure import median
-from benchmarks.report import Report, table
+from benchmarks.report import Report
+from benchmarks.tables import table
 from cronstream.schedule import Schedule, compile_cron, next_for_all
 
 COMMON = (
@@ -45,6 +46,7 @@ def run(report: Report, *, full: bool) -> None:
         rates.append(ours)
         ratios.append(ours / sim)
     table(
+        "next_instants",
         "next instant, calls a second on one core",
         ("expression", "zone", "cronstream", "cronsim", "croniter", "x cronsim", "x croniter"),
         rows,
@@ -66,6 +68,7 @@ def run(report: Report, *, full: bool) -> None:
     jobs = [draw.choice(schedules) for _ in range(250_000)]
     burst_ms = median(_timed_ms(lambda: next_for_all(jobs, start_us)) for _ in range(5))
     table(
+        "compiled_form",
         "compiled form",
         ("what", "value"),
         (

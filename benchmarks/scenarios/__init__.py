@@ -1,0 +1,1 @@
+"""One scenario a file: it sets up, measures, prints its tables and puts its keys into the report."""
