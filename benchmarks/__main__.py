@@ -64,7 +64,7 @@ def _run(names: Sequence[str], report: Report, *, full: bool) -> list[str]:
         except Exception as error:
             traceback.print_exc()
             failed.append(name)
-            report.set(f"{name}.failed", f"{type(error).__name__}: {error}"[:500])
+            report.set(f"{name}.failed", " / ".join(f"{type(error).__name__}: {error}".splitlines())[:500])
         report.set(f"{name}.took_s", time.monotonic() - began)
         report.set(f"{name}.ran_at", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         report.write()
@@ -85,7 +85,7 @@ def _print_end(names: tuple[str, ...], report: Report, took: float, *, full: boo
             name,
             report.get(f"{name}.took_s"),
             registry.ALL[name].budget(full=full),
-            report.get(f"{name}.failed") or report.get(f"{name}.cores_others"),
+            str(report.get(f"{name}.failed") or "")[:60] or report.get(f"{name}.cores_others"),
         )
         for name in names
     ]

@@ -20,6 +20,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psycopg
@@ -85,7 +86,7 @@ def insert_aligned(connection: psycopg.Connection[Any], count: int, instants_us:
             for number, shape in enumerate(shapes()):
                 cron = moved(shape.cron, at_us) if shape.cron else None
                 copy.write_row((turn, number, cron, shape.seconds and shape.seconds * 1_000_000, at_us, 0))
-    _insert(connection, count, turns=len(instants_us), due="s.due_us")
+    _insert(connection, count, turns=len(instants_us), number=len(shapes()), due="s.due_us")
 
 
 def insert_spread(
@@ -101,7 +102,7 @@ def insert_spread(
 
     ``herd``: the share of the cron jobs that stays on the whole minute.
     """
-    fleet = shapes()
+    fleet = _sample(shapes(), -(-count // _TURNS))
     wanted = count / per_second  # seconds between a job's fires, on average over rates
     minutes = min(_PERIODS, key=lambda period: abs(period - wanted / 60))
     crons = sum(shape.cron is not None for shape in fleet)
@@ -120,8 +121,13 @@ def insert_spread(
                 else:
                     copy.write_row((turn, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us, 0))
     due = "s.due_us + coalesce((s.every_us * random())::bigint, 0)"
-    _insert(connection, count, turns=_TURNS, due=due, schedules=schedules)
+    _insert(connection, count, turns=_TURNS, number=len(fleet), due=due, schedules=schedules)
     return 1 / factor
+
+
+def _sample(fleet: list[Shape], most: int) -> list[Shape]:
+    """All of them, or as many as there are jobs for, drawn evenly."""
+    return fleet if len(fleet) <= most else Random(1).sample(fleet, most)
 
 
 def insert_millions(connection: psycopg.Connection[Any], count: int, per_second: float) -> tuple[int, float]:
@@ -192,8 +198,10 @@ def _shape_table(connection: psycopg.Connection[Any]) -> None:
     )
 
 
-def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due: str, schedules: bool = True) -> None:
-    """Definitions and their schedules, the user triggers off; payloads of 256 bytes, nine in ten distinct."""
+def _insert(
+    connection: psycopg.Connection[Any], count: int, *, turns: int, number: int, due: str, schedules: bool = True
+) -> None:
+    """Definitions and schedules of ``number`` shapes, the user triggers off; 256 bytes, nine in ten distinct."""
     connection.execute("ALTER TABLE cronstream.job_definitions DISABLE TRIGGER USER")
     row = connection.execute("SELECT coalesce(max(job_id), 0) FROM cronstream.job_definitions").fetchone()
     assert row is not None
@@ -225,7 +233,7 @@ def _insert(connection: psycopg.Connection[Any], count: int, *, turns: int, due:
                 "last": first + count - 1,
                 "turns": turns,
                 "schedules": schedules,
-                "shapes": len(shapes()),
+                "shapes": number,
                 "tzdata": TZDATA_VERSION,
                 "pad": PAYLOAD_BYTES - 11,
             },

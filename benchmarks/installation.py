@@ -33,6 +33,10 @@ ROOT = Path(__file__).parents[1]
 HOME = FOLDER / "stack"
 
 
+class BenchError(Exception):
+    """What was to be measured did not come about; the message says what was seen."""
+
+
 class Stack:
     """Postgres, etcd, Kafka and Connect: wiped and started when first asked for, down at the end."""
 
@@ -182,13 +186,21 @@ class Bench:
         except (OSError, ValueError):
             return {}
 
+    def until(self, ask: Callable[[], object], *, within: float, every: float = 0.05) -> None:
+        """Ask until it is so. Raises BenchError, with last lines, when a process ends before or it takes too long."""
+        deadline = time.monotonic() + within
+        while not ask():
+            ended = [node for node, running in self.processes.items() if running.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                what = f"{', '.join(ended)} ended" if ended else f"not within {within:.0f} s"
+                tails = "\n".join(f"{node}:\n{self.tail(node)}" for node in ended or self.processes)
+                raise BenchError(f"{what}\n{tails}")
+            time.sleep(every)
+
     def until_loaded(self, node: str = "c1", within: float = 120) -> float:
         """Wait until the leader has read its whole horizon; the seconds it took from now."""
         began = time.monotonic()
-        try:
-            until(lambda: self.figures(node).get("loaded_through"), within=within, every=0.1)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}; {node}'s last lines:\n{self.tail(node)}") from None
+        self.until(lambda: self.figures(node).get("loaded_through"), within=within, every=0.1)
         return time.monotonic() - began
 
     def tail(self, node: str) -> str:
@@ -252,12 +264,12 @@ class Poller:
         return [(at, figures.get("oldest_write_seconds", 0.0)) for at, figures in self.answers]
 
 
-def until(ask: Callable[[], object], *, within: float, every: float = 0.05, says: str = "") -> None:
-    """Ask until it is so. Raises TimeoutError."""
+def until(ask: Callable[[], object], *, within: float, every: float = 0.05) -> None:
+    """Ask until it is so. Raises BenchError."""
     deadline = time.monotonic() + within
     while not ask():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {within} s: {says}")
+            raise BenchError(f"not within {within:.0f} s")
         time.sleep(every)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import psycopg
 
 from benchmarks import installation, leader, plots
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench
 from benchmarks.report import Report
 
 RATE = 8_300
@@ -57,8 +57,8 @@ def published(bench: Bench, node: str = "c1") -> int:
 
 
 def until_published(bench: Bench, count: int, within: float, node: str = "c1") -> None:
-    """Wait until so many are. Raises TimeoutError with the leader's last lines."""
-    until(lambda: published(bench, node) >= count, within=within, every=0.1, says=bench.tail(node))
+    """Wait until so many are. Raises BenchError."""
+    bench.until(lambda: published(bench, node) >= count, within=within, every=0.1)
 
 
 def recorded(bench: Bench, first: int = 0, end: int = 2**62, node: str = "c1") -> tuple[Latenesses, dict[int, int]]:
@@ -104,7 +104,7 @@ def start_capture(bench: Bench) -> None:
 def until_captured(bench: Bench) -> None:
     """An edit must have come through Debezium, quicker than the audit finds it, and no others be open."""
     with bench.connect() as connection:
-        until(lambda: open_changes(connection) == 0, within=120, every=0.2)
+        bench.until(lambda: open_changes(connection) == 0, within=120, every=0.2)
 
         def quick() -> bool:
             began = time.monotonic()
@@ -112,9 +112,8 @@ def until_captured(bench: Bench) -> None:
                 """UPDATE cronstream.job_definitions SET catch_up_limit = catch_up_limit + 1
                    WHERE job_id = (SELECT min(job_id) FROM cronstream.job_definitions)"""
             )
-            until(lambda: open_changes(connection) == 0, within=60, every=0.02)
+            bench.until(lambda: open_changes(connection) == 0, within=60, every=0.02)
             return time.monotonic() - began < 0.7
 
-        until(quick, within=120, every=0.3, says="capture delivers")
-        for _ in range(3):
-            until(quick, within=30, every=0.3, says="capture delivers")
+        for within in (120, 30, 30, 30):
+            bench.until(quick, within=within, every=0.3)

@@ -11,7 +11,7 @@ import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks import fleet
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench
 from cronstream.settings import Installation
 
 PROCESSES = "one coordinator, one streams process, the history sink, one worker, the four servers; no capture"
@@ -21,7 +21,7 @@ _CANARIES = 40
 """Enough that every partition has one."""
 
 
-def start(bench: Bench, *, slots: int = 200, **worker: object) -> dict[str, int]:
+def start(bench: Bench, **worker: object) -> dict[str, int]:
     """Every process that a run passes through; returns their ids once runs of every partition came through."""
     at_us = int(time.time()) * 1_000_000
     with bench.connect() as connection:
@@ -29,16 +29,11 @@ def start(bench: Bench, *, slots: int = 200, **worker: object) -> dict[str, int]
         pids = {
             "streams": bench.start("streams-1", "streams"),
             "sink": bench.start("sink-1", "streams.sink"),
-            "worker": bench.start("worker-1", "workers", slots=slots, **worker),
+            "worker": bench.start("worker-1", "workers", **{"slots": 200, **worker}),
         }
         pids["leader"] = bench.lead()
         bench.until_loaded()
-        until(
-            lambda: ended(connection, at_us, at_us + 1) >= _CANARIES,
-            within=60,
-            every=0.2,
-            says="\n".join(f"{node}:\n{bench.tail(node)}" for node in ("streams-1", "worker-1", "sink-1")),
-        )
+        bench.until(lambda: ended(connection, at_us, at_us + 1) >= _CANARIES, within=60, every=0.2)
     return pids
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from benchmarks import fleet, installation
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench
 from benchmarks.leading import made, open_changes, recorded, report_cores, start_capture, until_captured, whole_second
 from benchmarks.measure import Processors, percentiles_ms
 from benchmarks.report import Report
@@ -82,7 +82,7 @@ def _measure(
     first = time.time()
     statement()
     committed = time.time()
-    until(lambda: open_changes(connection) == 0, within=600, every=0.2, says=bench.tail("c1"))
+    bench.until(lambda: open_changes(connection) == 0, within=600, every=0.2)
     planned = time.time() - committed
     shares = processors.shares()
     late, _ = recorded(bench, int(first), int(time.time()) + 1)

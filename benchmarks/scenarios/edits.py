@@ -7,7 +7,7 @@ import threading
 import time
 
 from benchmarks import fleet, installation
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench, BenchError
 from benchmarks.leading import PERCENTILES, armed, made, report_cores, start_capture, until_captured
 from benchmarks.measure import Processors, percentiles_ms
 from benchmarks.report import Report
@@ -33,8 +33,8 @@ def run(report: Report, *, full: bool) -> None:
         processors = Processors(installation.server_pids(bench.home) | {"leader": pid})
         before = armed(bench).size
         _edit(bench, during)
-        with contextlib.suppress(TimeoutError):  # what is not armed by then is missing from the count
-            until(lambda: armed(bench).size - before >= _RATE * during, within=20, every=0.2)
+        with contextlib.suppress(BenchError):  # what is not armed by then is missing from the count
+            bench.until(lambda: armed(bench).size - before >= _RATE * during, within=20, every=0.2)
         shares = processors.shares()
         missed = bench.figures().get("capture_missed")
         late = armed(bench)[before:]

@@ -12,7 +12,7 @@ import shutil
 import time
 
 from benchmarks import feeding
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench
 from benchmarks.leading import RATE, made
 from benchmarks.measure import resident_bytes
 from benchmarks.report import Report
@@ -66,12 +66,7 @@ def _fill(bench: Bench, settings: Installation, admitted: int, status: int) -> N
         ids = range(first, min(first + _JOBS, status + 1))
         feeding.put(settings, settings.topics.outcomes, feeding.successes(ids, second_us, settings.partitions))
     for counter, count in (("admitted", admitted), ("succeeded", status)):
-        until(
-            lambda: bench.figures("streams-1").get(counter, 0) >= count,  # noqa: B023
-            within=900,
-            every=0.5,
-            says=f"{counter}: {bench.figures('streams-1')}; {bench.tail('streams-1')}",
-        )
+        bench.until(lambda: bench.figures("streams-1").get(counter, 0) >= count, within=900, every=0.5)  # noqa: B023
 
 
 def _restart(bench: Bench, settings: Installation, *, keep: bool) -> float:
@@ -85,5 +80,5 @@ def _restart(bench: Bench, settings: Installation, *, keep: bool) -> float:
     began = time.monotonic()
     bench.start("streams-1", "streams", dedup_window_seconds=3600)
     within = float(os.environ.get("BENCH_RECOVERY_WITHIN", "300"))
-    until(lambda: bench.figures("streams-1").get("admitted"), within=within, says=bench.tail("streams-1"))
+    bench.until(lambda: bench.figures("streams-1").get("admitted"), within=within)
     return time.monotonic() - began

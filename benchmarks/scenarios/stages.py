@@ -12,13 +12,12 @@ Kafka and tables, are timed beside it in this process.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
 
 from benchmarks import feeding
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench
 from benchmarks.leading import made
 from benchmarks.measure import cpu_seconds
 from benchmarks.pipeline import ended, log_ends
@@ -39,7 +38,7 @@ Row = tuple[object, ...]
 
 def run(report: Report, *, full: bool) -> None:
     """Admit, run, settle, remember."""
-    rows: list[Row] = [_pure("admit: the decision alone", report, "admit"), _pure("settle: alone", report, "settle")]
+    rows: list[Row] = [_pure(report, which) for which in ("admit", "settle")]
     with made() as bench, bench.connect() as connection:
         _real(bench, connection, report, rows)
     report.set("stages.processes", _PROCESSES)
@@ -51,62 +50,64 @@ def run(report: Report, *, full: bool) -> None:
     )
 
 
+class Meter:
+    """A process' processor time from a moment on, while it takes items."""
+
+    def __init__(self, pid: int, items: int = 0) -> None:
+        self._pid = pid
+        self._items = items
+        self._spent = cpu_seconds(pid)
+        self._began = time.monotonic()
+
+    def read(self, report: Report, key: str, stage: str, items: int) -> Row:
+        """The table's line once so many items are through; the rate goes into the report."""
+        spent, took = cpu_seconds(self._pid) - self._spent, time.monotonic() - self._began
+        done = items - self._items
+        per_core = done / spent if done and spent else None
+        report.set(key, per_core)
+        return (stage, done, spent, per_core, took)
+
+
 def _real(bench: Bench, connection: psycopg.Connection[Any], report: Report, rows: list[Row]) -> None:
     settings = bench.settings(Installation)
     each = jobs(_JOBS, least=4_000)
     count = each * _INSTANTS
     second_us = int(time.time()) * 1_000_000
     instants = [second_us + number * 1_000_000 for number in range(_INSTANTS)]
+
     streams = bench.start("streams-1", "streams")
-    until(lambda: len(bench.health("streams-1")) == 2 * settings.partitions, within=60, says=bench.tail("streams-1"))
-
-    def measure(key: str, stage: str, pid: int, total: int, done: Callable[[], int]) -> Row:
-        """From the first item that came through until the last."""
-        until(lambda: done() > 0, within=60, every=0.02, says=f"{stage}: nothing came through")
-        first, began, spent = done(), time.monotonic(), cpu_seconds(pid)
-        until(lambda: done() >= total, within=120, every=0.05, says=f"{stage}: {done():,} of {total:,}")
-        spent, took, items = cpu_seconds(pid) - spent, time.monotonic() - began, total - first
-        per_core = items / spent if items and spent else None
-        report.set(key, per_core)
-        return (stage, items, spent, per_core, took)
-
-    def counted(name: str) -> Callable[[], int]:
-        return lambda: int(bench.figures("streams-1").get(name, 0))
-
-    idle = cpu_seconds(streams)
+    bench.until(lambda: len(bench.health("streams-1")) >= 2 * settings.partitions, within=60)
+    meter = Meter(streams)
     for at_us in instants:
-        feeding.put(
-            settings, settings.topics.triggers, feeding.triggers(range(1, each + 1), at_us, settings.partitions)
-        )
-    began = time.monotonic()
-    until(lambda: counted("admitted")() >= count, within=120, says=bench.tail("streams-1"))
-    spent = cpu_seconds(streams) - idle
-    report.set("admit_per_core_s", count / max(spent, 0.01))
-    rows.append(("admit: streams process", count, spent, count / max(spent, 0.01), time.monotonic() - began))
+        rounds = feeding.triggers(range(1, each + 1), at_us, settings.partitions)
+        feeding.put(settings, settings.topics.triggers, rounds)
+    bench.until(lambda: _counted(bench, "admitted") >= count, within=120)
+    rows.append(meter.read(report, "admit_per_core_s", "admit: streams process", count))
 
-    settling, before = cpu_seconds(streams), log_ends(bench)["outcomes"]
+    settling, before = Meter(streams), log_ends(bench)["outcomes"]
     worker = bench.start("worker-1", "workers", slots=200)
-    until(lambda: log_ends(bench)["outcomes"] > before, within=60, says=bench.tail("worker-1"))
-    rows.append(measure("worker_per_core_s", "worker: log handler", worker, count, counted("succeeded")))
-    spent = cpu_seconds(streams) - settling
-    report.set("settle_per_core_s", count / max(spent, 0.01))
-    rows.append(("settle: streams process, start and end", count, spent, count / max(spent, 0.01), None))
+    # From its first report on: starting it is not counted.
+    bench.until(lambda: log_ends(bench)["outcomes"] > before, within=60)
+    meter = Meter(worker, _counted(bench, "succeeded"))
+    bench.until(lambda: _counted(bench, "succeeded") >= count, within=180)
+    rows.append(meter.read(report, "worker_per_core_s", "run: worker with the log handler", count))
+    rows.append(settling.read(report, "settle_per_core_s", "settle: streams process, start and end", count))
     bench.stop("worker-1")
     bench.stop("streams-1")
 
+    window = (instants[0], instants[-1] + 1)
     sink = bench.start("sink-1", "streams.sink")
-    rows.append(
-        measure(
-            "sink_rows_per_core_s",
-            "sink: rows into Postgres",
-            sink,
-            count,
-            lambda: ended(connection, instants[0], instants[-1] + 1),
-        )
-    )
+    bench.until(lambda: ended(connection, *window) > 0, within=60, every=0.02)
+    meter = Meter(sink, ended(connection, *window))
+    bench.until(lambda: ended(connection, *window) >= count, within=120)
+    rows.append(meter.read(report, "sink_rows_per_core_s", "remember: sink, rows into Postgres", count))
 
 
-def _pure(title: str, report: Report, which: str) -> Row:
+def _counted(bench: Bench, name: str) -> int:
+    return int(bench.figures("streams-1").get(name, 0))
+
+
+def _pure(report: Report, which: str) -> Row:
     """The stage's ``decide`` over records of 500 items, state in memory."""
     topics = Topics()
     ids = range(1, jobs(_PURE, least=2_000) + 1)
@@ -128,4 +129,4 @@ def _pure(title: str, report: Report, which: str) -> Row:
     spent, took = time.process_time() - cpu, time.perf_counter() - began
     per_core = len(ids) / spent
     report.set(f"stages.{which}_decision_per_core_s", per_core)
-    return (title, len(ids), spent, per_core, took)
+    return (f"{which}: the decision alone", len(ids), spent, per_core, took)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks import fleet
-from benchmarks.installation import Bench, until
+from benchmarks.installation import Bench
 from benchmarks.leading import made, recorded, sleep_until, until_published, whole_second
 from benchmarks.report import Report, Value
 from benchmarks.scale import jobs
@@ -42,16 +42,16 @@ def run(report: Report, *, full: bool) -> None:
 def stand_by(bench: Bench) -> None:
     """Start c2, which waits for office."""
     bench.lead("c2")
-    until(lambda: bench.figures("c2"), within=30)
+    bench.until(lambda: bench.figures("c2"), within=30)
 
 
 def follow_kill(bench: Bench) -> dict[str, Value]:
     """Kill c1, follow c2 until it has loaded its whole horizon."""
     killed = time.time()
     bench.kill("c1")
-    until(lambda: bench.figures("c2").get("first_publish_seconds"), within=120, every=0.02, says=bench.tail("c2"))
+    bench.until(lambda: bench.figures("c2").get("first_publish_seconds"), within=120, every=0.02)
     gap = time.time() - killed
-    until(lambda: bench.figures("c2").get("loaded_through"), within=300)
+    bench.until_loaded("c2", within=300)
     figures = bench.figures("c2")
     time.sleep(3)
     late, _ = recorded(bench, node="c2")

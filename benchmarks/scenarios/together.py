@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from benchmarks import fleet, installation, plots
-from benchmarks.installation import Bench, Poller, until
+from benchmarks.installation import Bench, Poller
 from benchmarks.leading import (
     PERCENTILES,
     PROCESSES,
@@ -72,7 +72,7 @@ def _due_together(bench: Bench, report: Report, name: str, count: int, instants:
     sleep_until(instants[-1] / 1e6 + 0.5)
     until_published(bench, count, within=60)
     shares = processors.shares()
-    until(lambda: bench.figures().get("writes_waiting") == 0, within=120)
+    bench.until(lambda: bench.figures().get("writes_waiting") == 0, within=120)
     gone = time.time() - instants[-1] / 1e6
     poller.close()
     late, per_second = recorded(bench)
