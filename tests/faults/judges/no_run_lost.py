@@ -1,0 +1,89 @@
+"""NoRunLost: every scheduled time of every enabled job is admitted, or recorded with the policy's reason."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from tests.faults.history import History, Row, Skip
+from tests.faults.judges.breach import Breach
+from tests.faults.judges.lag import allowed_lag_us
+from tests.faults.oracle import Expected, Version
+
+PROMISE = "NoRunLost"
+_MISFIRES = {
+    "misfire: policy SKIP": "SKIP",
+    "misfire: superseded by a newer missed run": "FIRE_NOW",
+    "misfire: beyond catch_up_limit": "CATCH_UP",
+}
+_SUPERSEDED = "misfire: superseded by a newer missed run"
+
+
+def no_run_lost(history: History, expected: Expected) -> Iterator[Breach]:
+    """Each time that the oracle demands has an admitted run, or a skip whose reason the definition accounts for.
+
+    History must say the same: a row for each end and each skip. A skip counts what it covers, and
+    what FIRE_NOW skips is followed by the run that it was skipped for.
+    """
+    rows = {(row.run, row.attempt) for row in history.of(Row)}
+    for job_id, times in expected.times.items():
+        skips = history.skips_by_job.get(job_id, [])
+        for at, version in times.items():
+            run = (job_id, at, 0)
+            if run in history.first_admitted:
+                for attempt in history.ends.get(run, ()):
+                    if (run, attempt) not in rows:
+                        yield Breach(PROMISE, f"the end of attempt {attempt} is not in job_runs", *run)
+                continue
+            covering = [skip for skip in skips if skip.first_us <= at <= skip.last_us and skip.request_id == 0]
+            if not covering:
+                yield Breach(PROMISE, "neither admitted nor recorded as skipped", *run)
+            elif not any(_accounted_for(history, expected, version, at, skip) for skip in covering):
+                reasons = ", ".join(sorted({skip.reason for skip in covering}))
+                yield Breach(PROMISE, f"skipped without ground: {reasons}", *run)
+        yield from _skips_add_up(history, job_id, sorted(times), skips, expected.from_us, expected.until_us, rows)
+
+
+def _accounted_for(history: History, expected: Expected, version: Version, at: int, skip: Skip) -> bool:
+    """Whether the definitions give that reason at that time."""
+    later = [v for v in expected.versions[version.job_id] if v.from_us >= at and v.from_us <= skip.published_us]
+    # An edit that moves no time hands its policy on to what the one before still owed.
+    rules = [v.rule for v in (version, *later) if v.rule is not None]
+    if skip.reason in _MISFIRES:
+        policy, age = _MISFIRES[skip.reason], skip.published_us - at
+        return any(rule.misfire_policy == policy and age > max(rule.grace_us, 1_000_000) for rule in rules)
+    if skip.reason in ("paused", "deleted"):
+        return any(not v.fires for v in later)
+    if skip.reason == "edited":
+        return at - version.from_us <= allowed_lag_us(history, version.from_us)
+    if skip.reason.startswith("overlap"):
+        return any(rule.overlap_policy in ("queue", "skip") for rule in rules)
+    return False
+
+
+def _skips_add_up(
+    history: History,
+    job_id: int,
+    times: list[int],
+    skips: list[Skip],
+    from_us: int,
+    until_us: int,
+    rows: set[tuple[tuple[int, int, int], int]],
+) -> Iterator[Breach]:
+    for skip in skips:
+        if skip.request_id != 0 or skip.first_us <= from_us or skip.last_us > until_us:
+            continue
+        first, last = bisect_right(times, skip.first_us - 1), bisect_right(times, skip.last_us)
+        covered = [at for at in times[first:last] if (job_id, at, 0) not in history.first_admitted]
+        run = (job_id, skip.last_us, 0)
+        if len(covered) != skip.count:
+            what = f"a skip ({skip.reason}) says {skip.count} times, the definitions have {len(covered)}"
+            yield Breach(PROMISE, what, *run)
+        if (run, 0) not in rows:
+            yield Breach(PROMISE, f"a skip ({skip.reason}) is not in job_runs", *run)
+        if skip.reason == _SUPERSEDED and last < len(times) and _dropped(skips, times[last]):
+            yield Breach(PROMISE, "FIRE_NOW skipped all that was missed and ran none of it", job_id, times[last])
+
+
+def _dropped(skips: list[Skip], at: int) -> bool:
+    return any(skip.first_us <= at <= skip.last_us and skip.reason == _SUPERSEDED for skip in skips)

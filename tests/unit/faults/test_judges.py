@@ -1,0 +1,405 @@
+"""Each judge on small literal histories: the good one passes, one spoilt in one place is named."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.faults.history import DeadLetter, Edit, Fault, History, Outcome, Process, Recorder, Request, Row, Rule
+from tests.faults.judges import JUDGES, judge_all
+from tests.faults.judges.assumptions import assumptions
+from tests.faults.judges.attempts_bounded import attempts_bounded
+from tests.faults.judges.breach import Judge
+from tests.faults.judges.edits_take_effect import edits_take_effect
+from tests.faults.judges.in_order import in_order
+from tests.faults.judges.never_early import never_early
+from tests.faults.judges.no_run_lost import no_run_lost
+from tests.faults.judges.no_stale_term import no_stale_term
+from tests.faults.judges.one_run import one_run_per_scheduled_time
+from tests.faults.judges.unknown import outcomes_known
+from tests.unit.faults.small import EVERY_SECOND, S, Small, three_runs
+
+
+def said(small: Small, judge: Judge) -> list[str]:
+    return [breach.what for breach in small.breaches(judge)]
+
+
+@pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.__name__)
+def test_a_good_history_breaks_nothing(judge: Judge) -> None:
+    assert said(three_runs(), judge) == []
+
+
+# ---- assumptions ---------------------------------------------------------------------------------
+
+
+def test_a_run_without_executions_proves_nothing() -> None:
+    small = three_runs()
+    small.executions.clear()
+    assert said(small, assumptions) == ["only 0 of 3 runs reached the target"]
+
+
+def test_a_fault_that_did_not_hit_is_named() -> None:
+    small = three_runs()
+    small.faults.append(Fault("kill", "leader", S, 2 * S, hit=False, detail="there was none"))
+    assert said(small, assumptions) == ["the fault kill of leader did not hit: there was none"]
+
+
+def test_a_run_that_did_not_come_to_rest_proves_nothing() -> None:
+    small = three_runs()
+    small.settled = False
+    assert len(said(small, assumptions)) == 1
+
+
+def test_an_empty_window_proves_nothing() -> None:
+    assert "nothing was due in the window" in said(Small(until=0), assumptions)
+
+
+# ---- NeverEarly ----------------------------------------------------------------------------------
+
+
+def test_a_trigger_before_its_time_is_early() -> None:
+    small = Small()
+    small.run(2, published=1.9)
+    assert said(small, never_early) == ["published 100000 us early"]
+
+
+def test_a_call_before_its_time_is_early() -> None:
+    small = Small()
+    small.run(2, at=1.999)
+    assert said(small, never_early) == ["ran 1000 us early"]
+
+
+# ---- NoRunLost -----------------------------------------------------------------------------------
+
+
+def test_a_time_that_nobody_knows_of_is_lost() -> None:
+    small = Small()
+    small.run(1)
+    small.run(3)
+    assert said(small, no_run_lost) == ["neither admitted nor recorded as skipped"]
+
+
+def test_published_but_never_admitted_is_lost() -> None:
+    small = three_runs()
+    del small.attempts[1]
+    assert said(small, no_run_lost) == ["neither admitted nor recorded as skipped"]
+
+
+def test_an_end_that_history_does_not_have_is_lost() -> None:
+    small = three_runs()
+    del small.rows[1]
+    assert said(small, no_run_lost) == ["the end of attempt 1 is not in job_runs"]
+
+
+def missed(policy: str) -> Small:
+    return Small([Edit(1, 0, Rule(every_us=S, misfire_policy=policy, grace_us=2 * S))], until=9)
+
+
+def test_what_skip_drops_after_its_grace_is_accounted_for() -> None:
+    small = missed("SKIP")
+    small.skip(1, 6, 6, "misfire: policy SKIP", published=9)
+    for second in (7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == []
+
+
+def test_a_skip_within_the_grace_has_no_ground() -> None:
+    small = missed("SKIP")
+    small.skip(1, 7, 7, "misfire: policy SKIP", published=9)
+    for second in (8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == ["skipped without ground: misfire: policy SKIP"]
+
+
+def test_a_reason_of_another_policy_has_no_ground() -> None:
+    small = missed("CATCH_UP")
+    small.skip(1, 6, 6, "misfire: policy SKIP", published=9)
+    for second in (7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert len(said(small, no_run_lost)) == 6
+
+
+def test_fire_now_runs_the_newest_that_was_missed() -> None:
+    small = missed("FIRE_NOW")
+    small.skip(1, 5, 5, "misfire: superseded by a newer missed run", published=9)
+    for second in (6, 7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == []
+
+
+def test_fire_now_may_not_drop_all_that_was_missed() -> None:
+    small = missed("FIRE_NOW")
+    small.skip(1, 5, 5, "misfire: superseded by a newer missed run", published=9)
+    small.skip(6, 6, 1, "misfire: superseded by a newer missed run", published=9)
+    for second in (7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == ["FIRE_NOW skipped all that was missed and ran none of it"]
+
+
+def test_a_skip_that_counts_wrong_is_named() -> None:
+    small = missed("SKIP")
+    small.skip(1, 6, 5, "misfire: policy SKIP", published=9)
+    for second in (7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == ["a skip (misfire: policy SKIP) says 5 times, the definitions have 6"]
+
+
+def test_a_skip_that_history_does_not_have_is_named() -> None:
+    small = missed("SKIP")
+    small.skip(1, 6, 6, "misfire: policy SKIP", published=9)
+    small.rows.clear()
+    for second in (7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == ["a skip (misfire: policy SKIP) is not in job_runs"]
+
+
+def test_what_a_paused_job_owed_is_accounted_for() -> None:
+    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, 2 * S + 1, Rule(every_us=S, enabled=False))])
+    small.run(1)
+    small.skip(2, 2, 1, "paused", published=2.5)
+    assert said(small, no_run_lost) == []
+
+
+def test_a_job_that_goes_on_cannot_be_skipped_as_paused() -> None:
+    small = Small()
+    small.run(1)
+    small.skip(2, 2, 1, "paused", published=2.5)
+    small.run(3)
+    assert said(small, no_run_lost) == ["skipped without ground: paused"]
+
+
+def test_times_passed_over_by_an_edit_on_its_way_are_accounted_for() -> None:
+    small = Small([Edit(1, 0, Rule(every_us=60 * S)), Edit(1, S // 2, EVERY_SECOND)])
+    small.skip(1, 1, 1, "edited", published=1.6)  # of a schedule that begins at 1.5
+    assert said(small, no_run_lost)[-1].startswith("a skip (edited) says 1 times")
+
+
+# ---- OneRunPerScheduledTime ----------------------------------------------------------------------
+
+
+def test_a_second_emission_of_one_source_is_dropped_by_the_worker() -> None:
+    small = three_runs()
+    small.attempt(2 * S, 1, ("triggers", 0, 1, 0), 5, 3 * S)
+    assert said(small, one_run_per_scheduled_time) == []
+
+
+def test_a_run_admitted_from_two_records_is_doubled() -> None:
+    small = three_runs()
+    small.attempt(2 * S, 1, ("triggers", 0, 7, 0), 5, 3 * S)
+    assert said(small, one_run_per_scheduled_time) == [
+        "attempt 1 was admitted from [('triggers', 0, 1, 0), ('triggers', 0, 7, 0)]"
+    ]
+
+
+def twice(small: Small) -> Small:
+    call = small.executions[1]
+    small.executions.append(msgspec.structs.replace(call, at_us=call.at_us + 4 * S))
+    return small
+
+
+def test_an_attempt_that_ran_twice_is_doubled() -> None:
+    assert said(twice(three_runs()), one_run_per_scheduled_time) == ["attempt 1 ran twice, 4.000 s apart"]
+
+
+def test_an_attempt_may_run_twice_if_its_worker_died_with_it() -> None:
+    small = twice(three_runs())
+    small.processes.append(Process(3 * S, "worker-1", "killed"))
+    assert said(small, one_run_per_scheduled_time) == []
+
+
+def test_the_death_of_another_process_excuses_nothing() -> None:
+    small = twice(three_runs())
+    small.processes.append(Process(3 * S, "streams-1", "killed"))
+    assert len(said(small, one_run_per_scheduled_time)) == 1
+
+
+def test_what_ran_without_admission_is_named() -> None:
+    small = three_runs()
+    small.attempts.pop()
+    assert said(small, one_run_per_scheduled_time) == ["ran though it was never admitted"]
+
+
+# ---- NoStaleTerm ---------------------------------------------------------------------------------
+
+
+def test_a_new_term_after_an_old_one_is_as_it_should_be() -> None:
+    small = Small()
+    small.run(1, token=5)
+    small.run(2, token=6)
+    small.run(3, token=6)
+    assert said(small, no_stale_term) == []
+
+
+def test_an_older_term_behind_a_newer_one_is_stale_on_the_topic_and_when_admitted() -> None:
+    small = Small()
+    small.run(1, token=5)
+    small.run(2, token=6)
+    small.run(3, token=5)
+    assert said(small, no_stale_term) == [
+        "published under token 5 after 6, at offset 2",
+        "admitted under token 5, which 6 had followed",
+    ]
+
+
+# ---- InOrder -------------------------------------------------------------------------------------
+
+
+def test_runs_admitted_out_of_order_are_named() -> None:
+    small = Small()
+    for second in (1, 3, 2):
+        small.run(second)
+    assert said(small, in_order) == [f"admitted after the run of {3 * S}"]
+
+
+def test_a_retry_may_come_after_newer_runs() -> None:
+    small = three_runs()
+    small.attempt(S, 2, ("retry.due", 0, 0, 0), 5, 4 * S)
+    assert said(small, in_order) == []
+
+
+# ---- AttemptsBounded -----------------------------------------------------------------------------
+
+
+def retried(ends: tuple[str, ...], **policy: object) -> Small:
+    rule = msgspec.structs.replace(EVERY_SECOND, max_attempts=3, backoff_seconds=0.5, jitter="none", **policy)
+    small = Small([Edit(1, 0, rule)], until=1)
+    small.run(1, ends=ends)
+    return small
+
+
+def test_three_tries_and_a_dead_letter_are_as_they_should_be() -> None:
+    small = retried(("failed", "timed_out", "failed"), backoff_factor=1.0)
+    small.dead_letters.append(DeadLetter("exhausted", 1, S, 0, 3))
+    assert said(small, attempts_bounded) == []
+
+
+def test_a_fourth_try_of_three_is_named() -> None:
+    small = retried(("failed", "failed", "failed", "succeeded"), backoff_factor=1.0)
+    assert said(small, attempts_bounded) == ["attempt 4 of at most 3"]
+
+
+def test_giving_up_early_is_named() -> None:
+    small = retried(("failed", "failed"), backoff_factor=1.0)
+    assert said(small, attempts_bounded) == ["given up after attempt 2 (failed), without a dead letter"]
+
+
+def test_a_success_is_not_tried_again() -> None:
+    small = retried(("succeeded", "succeeded"), backoff_factor=1.0)
+    assert said(small, attempts_bounded) == ["attempt 2 though attempt 1 succeeded"]
+
+
+def test_a_retry_before_its_delay_is_named() -> None:
+    small = retried(("failed", "failed", "succeeded"), backoff_factor=4.0)  # 0.5 s, then 2 s; tries are 1 s apart
+    assert said(small, attempts_bounded) == ["attempt 3 came after 999000 us, 2000000 us were due"]
+
+
+def test_full_jitter_may_leave_nothing_of_a_delay() -> None:
+    small = retried(("failed", "failed", "succeeded"), backoff_factor=4.0)
+    rule = small.edits[0].rule
+    assert rule is not None
+    small.edits = [Edit(1, 0, msgspec.structs.replace(rule, jitter="full"))]
+    assert said(small, attempts_bounded) == []
+
+
+# ---- EditsTakeEffect -----------------------------------------------------------------------------
+
+
+def test_a_time_that_no_definition_has_is_named() -> None:
+    small = three_runs()
+    small.edits = [Edit(1, 0, Rule(every_us=2 * S))]
+    assert said(small, edits_take_effect) == ["fired for a time that no definition has"] * 2
+
+
+def test_the_new_schedule_may_not_fire_for_a_time_before_the_commit() -> None:
+    small = Small([Edit(1, 0, Rule(every_us=60 * S)), Edit(1, S // 2, Rule(cron="* * * * * *"))], until=3)
+    small.edits[1] = Edit(1, 2 * S, Rule(cron="* * * * * *"))
+    small.run(2)
+    assert said(small, edits_take_effect) == ["fired for a time that no definition has"]
+
+
+def test_the_old_schedule_may_fire_while_the_edit_is_on_its_way() -> None:
+    small = three_runs()
+    small.edits.append(Edit(1, S + 1, Rule(every_us=60 * S)))
+    assert said(small, edits_take_effect) == []
+
+
+def test_the_old_schedule_may_not_fire_for_long_after_the_commit() -> None:
+    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, S + 1, None)], until=20)
+    small.run(10)
+    assert said(small, edits_take_effect) == ["fired by a schedule that had ended 9.000 s before"]
+
+
+def test_a_fault_makes_the_way_of_an_edit_longer() -> None:
+    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, S + 1, None)], until=20)
+    small.run(10)
+    small.faults.append(Fault("kill", "connect", 2 * S, 4 * S, hit=True))
+    assert said(small, edits_take_effect) == []
+
+
+def test_a_request_that_nobody_made_is_named() -> None:
+    small = three_runs()
+    small.triggers[1] = msgspec.structs.replace(small.triggers[1], request_id=8)
+    assert said(small, edits_take_effect) == ["nobody asked for request 8"]
+    small.requests.append(Request(8, 1, 0))
+    assert said(small, edits_take_effect) == []
+
+
+# ---- unknown outcomes ----------------------------------------------------------------------------
+
+
+def without_end() -> Small:
+    small = Small(until=1000)
+    for second in range(1, 1001):
+        small.run(second)
+    lost = small.outcomes[499]
+    small.outcomes[499] = Outcome("lost", 1, lost.scheduled_us, 0, 1)
+    return small
+
+
+def test_an_unknown_outcome_needs_a_fault() -> None:
+    assert said(without_end(), outcomes_known) == ["admitted, and nothing is known of its end"]
+
+
+def test_a_fault_explains_an_unknown_outcome() -> None:
+    small = without_end()
+    small.faults.append(Fault("kill", "worker", 495 * S, 505 * S, hit=True))
+    assert said(small, outcomes_known) == []
+
+
+def test_not_more_than_one_in_two_hundred_may_be_unknown() -> None:
+    small = without_end()
+    small.faults.append(Fault("kill", "worker", 0, 1000 * S, hit=True))
+    small.outcomes = [outcome for outcome in small.outcomes if outcome.scheduled_us > 7 * S]
+    assert said(small, outcomes_known) == ["8 of 1000 outcomes are unknown"]
+
+
+def test_an_end_that_came_after_all_beats_lost() -> None:
+    small = without_end()
+    small.outcomes.append(Outcome("succeeded", 1, 500 * S, 0, 1))
+    assert said(small, outcomes_known) == []
+
+
+# ---- the whole -----------------------------------------------------------------------------------
+
+
+def test_a_history_is_judged_the_same_when_it_is_read_back(tmp_path: Path) -> None:
+    small = three_runs()
+    del small.attempts[1]
+    recorder = Recorder(tmp_path / "history.jsonl")
+    for kind in dataclasses.fields(small)[:-2]:
+        recorder.record(*getattr(small, kind.name))
+    recorder.record(small.history().window)
+    recorder.close()
+    with (tmp_path / "history.jsonl").open("ab") as out:
+        out.write(b'{"event":"row","job_')  # the machine went down while it was written
+    assert judge_all(History.read(tmp_path / "history.jsonl")) == judge_all(small.history())
+    assert {breach.promise for breach in judge_all(small.history())} == {"NoRunLost", "OneRunPerScheduledTime"}
+
+
+def test_rows_of_other_attempts_do_not_stand_in() -> None:
+    small = three_runs()
+    small.rows[1] = Row(1, 2 * S, 0, 2, "succeeded")
+    assert said(small, no_run_lost) == ["the end of attempt 1 is not in job_runs"]
