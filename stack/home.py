@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -28,10 +28,12 @@ ROLE = DATABASE = "cronstream"
 class Home:
     """Paths and facts of one installation. Cheap to make; ``create`` makes the folders."""
 
-    def __init__(self, path: Path, *, recording: bool = False) -> None:
+    def __init__(self, path: Path, *, recording: bool = False, doors: Sequence[str] = ()) -> None:
         self.path = path.resolve()
         self.recording = recording
         """Only archives.py: its servers leave class archives behind."""
+        self.doors = tuple(doors)
+        """Only the fault runs: more listeners of Kafka, each advertised at a port that the run serves."""
         self.logs = self.path / "logs"
         self.run = self.path / "run"
         self.secrets = self.path / "secrets"

@@ -35,9 +35,11 @@ def place(home: Home) -> dict[str, str]:
     """The settings that differ by place."""
     clients = f"PLAINTEXT://127.0.0.1:{home.port('kafka')}"
     controller = f"127.0.0.1:{home.port('kafka-controller')}"
+    inside = "".join(f",{door}://127.0.0.1:{home.port(door)}" for door in home.doors)
+    outside = "".join(f",{door}://127.0.0.1:{home.port(f'{door}-outside')}" for door in home.doors)
     return {
-        "listeners": f"{clients},CONTROLLER://{controller}",
-        "advertised.listeners": clients,
+        "listeners": f"{clients},CONTROLLER://{controller}{inside}",
+        "advertised.listeners": clients + outside,
         "controller.quorum.voters": f"1@{controller}",
         "log.dirs": str(home.path / "kafka" / "log"),
     }

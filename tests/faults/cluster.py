@@ -1,0 +1,233 @@
+"""The system under test: real servers and two of each process, in a folder of their own.
+
+A keeper starts again what ended by itself, as any process manager would; what
+the nemesis takes down stays down until it says so. Each coordinator reaches
+etcd, Postgres and Kafka by links of its own (links.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+
+from coordinator.election import Leader, read_leader
+from coordinator.etcd import EtcdUnavailable
+from cronstream.clock import SystemClock
+from cronstream.topics import Topics
+from stack import ports, process, servers, services
+from stack.home import DATABASE, ROLE, Home
+from stack.paths import CHECKOUT, VENV_PYTHON
+from stack.services import Service
+from tests.faults import history
+from tests.faults.history import Recorder
+from tests.faults.links import Link, Links
+
+T = TypeVar("T")
+
+INSTALLATION = "cronstream"
+DOORS = {"coordinator-1": "DOOR1", "coordinator-2": "DOOR2"}
+_NODES = (
+    Service("capture", "connectors"),
+    Service("coordinator-1", "coordinator", page="/health"),
+    Service("coordinator-2", "coordinator", page="/health"),
+    Service("streams-1", "streams", page="/health"),
+    Service("streams-2", "streams", page="/health"),
+    Service("history", "streams.sink"),
+    Service("worker-1", "workers"),
+    Service("worker-2", "workers"),
+    Service("mover", "streams.mover"),
+    Service("mover-2", "streams.mover"),
+    Service("commands", "streams.commands"),
+)
+KEEPER_SECONDS = 0.3
+
+
+class NotRecovered(Exception):
+    """The system did not come back by itself after a fault was over."""
+
+
+class Cluster:
+    """Servers, processes, links; and the ways to disturb and to ask them."""
+
+    def __init__(self, folder: Path, recorder: Recorder) -> None:
+        self.home = Home(folder, doors=tuple(DOORS.values()))
+        self.clock = SystemClock()
+        self.topics = Topics(INSTALLATION)
+        self.recorder = recorder
+        self.nodes = {node.name: node for node in _NODES if importlib.util.find_spec(node.module) is not None}
+        self.links: dict[tuple[str, str], Link] = {}
+        """By (coordinator, server)."""
+        self.settings: dict[str, str] = {}
+        """Of every process, beyond what the home says."""
+        self._relays = Links()
+        self._up: set[str] = set()
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
+
+    # ---- all of it -----------------------------------------------------------------------------
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Fresh servers, then every process; all gone and wiped at the end."""
+        servers.down(self.home, wipe=True)
+        try:
+            servers.up(self.home, quiet=True)
+            self._link()
+            services.setup(self.home, self.settings)
+            for name in self.nodes:
+                self.start(name)
+            self._keeper.start()
+            yield
+        finally:
+            self._over.set()
+            if self._keeper.is_alive():
+                self._keeper.join(10)
+            for name in self.nodes:
+                self._signal(name, signal.SIGCONT)
+            services.down(self.home)
+            servers.down(self.home)
+            self._relays.close()
+
+    def _link(self) -> None:
+        for node, door in DOORS.items():
+            for server in ("etcd", "postgres"):
+                outside, inside = self.home.port(f"{node}-{server}"), self.home.port(server)
+                self.links[node, server] = self._relays.make(f"{node} to {server}", outside, inside)
+            outside, inside = self.home.port(f"{door}-outside"), self.home.port(door)
+            self.links[node, "kafka"] = self._relays.make(f"{node} to kafka", outside, inside)
+
+    def _settings_of(self, node: str) -> dict[str, str]:
+        if node not in DOORS:
+            return {}
+        return {
+            "CRONSTREAM_ETCD": f"127.0.0.1:{self.links[node, 'etcd'].port}",
+            "CRONSTREAM_KAFKA": f"127.0.0.1:{self.links[node, 'kafka'].port}",
+            "CRONSTREAM_POSTGRES": (
+                f"host=127.0.0.1 port={self.links[node, 'postgres'].port} dbname={DATABASE} user={ROLE}"
+            ),
+        }
+
+    # ---- processes -----------------------------------------------------------------------------
+
+    def of(self, module: str) -> list[str]:
+        """The nodes of one kind of process."""
+        return [node.name for node in self.nodes.values() if node.module == module]
+
+    def start(self, name: str, *, keep: bool = True, **more: str) -> None:
+        """Start a process and keep it running from now on; ``more`` are variables of this start alone."""
+        with self._lock:
+            services.start(self.home, self.nodes[name], {**self.settings, **self._settings_of(name), **more})
+            if keep:
+                self._up.add(name)
+        self._note(name, "started")
+
+    def pid(self, name: str) -> int | None:
+        identity = process.running(self.home.pid_file(name))
+        return identity.pid if identity else None
+
+    def kill(self, name: str) -> None:
+        """SIGKILL; it stays down until it is started."""
+        with self._lock:
+            self._up.discard(name)
+            self._note(name, "killed")
+            services.kill(self.home, name)
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM, and wait until it has ended; it stays down until it is started."""
+        with self._lock:
+            self._up.discard(name)
+            services.stop(self.home, name)
+        self._note(name, "stopped")
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self._signal(name, signal.SIGCONT)
+
+    def died(self, name: str) -> None:
+        """Note that a process was seen to have ended by itself."""
+        self._note(name, "died")
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        if identity := process.running(self.home.pid_file(name)):
+            process.send(identity, number)
+
+    def _note(self, name: str, why: str) -> None:
+        self.recorder.record(history.Process(self.clock.wall_us(), name, why))
+
+    def _keep(self) -> None:
+        while not self._over.wait(KEEPER_SECONDS):
+            with self._lock:
+                ended = [name for name in self._up if not self.home.is_running(name)]
+                for name in ended:
+                    self._note(name, "died")
+                    self.start(name)
+
+    # ---- asking --------------------------------------------------------------------------------
+
+    def leader(self) -> Leader | None:
+        """Who leads, as etcd says by the run's own connection; None also while etcd is away."""
+        try:
+            return read_leader(f"127.0.0.1:{self.home.port('etcd')}", f"/{INSTALLATION}")
+        except EtcdUnavailable:
+            return None
+
+    def leading_node(self) -> str:
+        """The node that leads; waits for one."""
+        return self.wait(self.leader, 60, "a leader").node
+
+    def wait(self, ask: Callable[[], T | None], seconds: float, what: str, every: float = 0.1) -> T:
+        """The first truthy answer. Raises NotRecovered, naming ``what``."""
+        deadline = self.clock.boot_ns() + round(seconds * 1e9)
+        while not (answer := ask()):
+            if self.clock.boot_ns() > deadline:
+                raise NotRecovered(f"not within {seconds:.0f} s: {what}")
+            self.clock.sleep(every)
+        return answer
+
+    def connect(self, *, superuser: bool = False, **kwargs: Any) -> psycopg.Connection[Any]:
+        """A user's connection to Postgres; autocommit unless told otherwise."""
+        secret, user = ("postgres_superuser_password", "postgres") if superuser else ("postgres_password", ROLE)
+        dsn = (
+            f"host=127.0.0.1 port={self.home.port('postgres')} dbname={DATABASE} user={user} "
+            f"password={self.home.secret(secret)} connect_timeout=3"
+        )
+        return psycopg.connect(dsn, **{"autocommit": True, **kwargs})
+
+    def query(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Rows of one statement."""
+        with contextlib.closing(self.connect()) as connection:
+            done = connection.execute(statement, parameters)
+            return done.fetchall() if done.description else []
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """``cronstream …``, as an operator would."""
+        return subprocess.run(
+            [str(VENV_PYTHON), "-m", "cli", *arguments],
+            cwd=CHECKOUT,
+            env={**self.home.environment(), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def at_work(self, name: str) -> bool:
+        """Its page answers; a process without pages is alive."""
+        node = self.nodes[name]
+        if not self.home.is_running(name):
+            return False
+        return node.page is None or ports.serves(self.home.port(name), node.page)

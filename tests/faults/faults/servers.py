@@ -1,0 +1,157 @@
+"""The servers' own faults: restarts, outages, a revoked lease, a wiped etcd, capture in all its ways to break."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import shutil
+from typing import Any
+
+import psycopg
+
+from connectors.config import connector_config, connector_name, slot_name
+from connectors.connect_api import ConnectApi, ConnectUnavailable
+from cronstream.settings import CaptureSettings, read_settings
+from stack import servers
+from tests.faults.cluster import INSTALLATION
+from tests.faults.faults.scene import Disturb, Hit, Missed, Scene
+
+
+def restart(name: str, scene: Scene) -> Hit:
+    """In order, on the same data."""
+    servers.restart(scene.cluster.home, name)
+    return Hit(name)
+
+
+def crash(name: str, scene: Scene) -> Hit:
+    """SIGKILL, away for a while, then back on the same data."""
+    servers.kill(scene.cluster.home, name)
+    seconds = scene.sleep(0.5, scene.longest_outage)
+    servers.start(scene.cluster.home, name)
+    return Hit(name, f"away for {seconds:.1f} s")
+
+
+def revoke_lease(scene: Scene) -> Hit:
+    """As a person with etcdctl would."""
+    leader = scene.role("leader")
+    key = base64.b64encode(f"/{INSTALLATION}/leader".encode()).decode()
+    found = _etcd(scene, "kv/range", {"key": key}).get("kvs")
+    if not found:
+        raise Missed("there was no leader key")
+    _etcd(scene, "lease/revoke", {"ID": found[0]["lease"]})
+    return Hit(leader)
+
+
+def wipe_etcd(scene: Scene) -> Hit:
+    """All data lost; the operator adopts the new etcd, as the log says."""
+    home = scene.cluster.home
+    servers.kill(home, "etcd")
+    shutil.rmtree(home.path / "etcd")
+    servers.start(home, "etcd")
+    said: list[str] = []
+
+    def adopted() -> bool:
+        done = scene.cluster.cli("adopt-etcd", "--yes")
+        said.append((done.stdout + done.stderr).strip())
+        return done.returncode == 0
+
+    scene.wait(adopted, 60, "the new etcd is adopted", every=0.5)
+    return Hit("etcd", said[-1])
+
+
+def fail_task(scene: Scene) -> Hit:
+    """The connector's task fails and stays failed until the watchdog, stopped meanwhile, looks again."""
+    api, settings = _connect(scene)
+    scene.cluster.pause("capture")
+    try:
+        broken = {**connector_config(settings), "publication.name": "nobody_made_this"}
+        api.put_config(connector_name(settings), broken)
+
+        def failed() -> bool:
+            try:
+                status = api.status(connector_name(settings))
+            except ConnectUnavailable:
+                return False
+            return status is not None and status.task == "FAILED"
+
+        scene.wait(failed, 30, "the task fails", every=0.2)
+    finally:
+        scene.cluster.resume("capture")
+    return Hit("connector", "FAILED, then left to the watchdog")
+
+
+def drop_slot(scene: Scene) -> Hit:
+    """Connect is killed and the slot dropped; a DELETE that commits meanwhile is in nobody's stream."""
+    _, settings = _connect(scene)
+    slot, workload = slot_name(settings), scene.workload
+    servers.kill(scene.cluster.home, "connect")
+    with scene.cluster.connect() as connection:
+
+        def dropped() -> bool:
+            try:
+                connection.execute(
+                    "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+                    " WHERE slot_name = %s AND active_pid IS NOT NULL",
+                    [slot],
+                )
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+            except psycopg.errors.ObjectInUse:
+                return False
+            return True
+
+        scene.wait(dropped, 20, "the slot is dropped", every=0.2)
+    with workload.lock:
+        victims = [job_id for job_id, name in workload.names.items() if name.startswith("second-")]
+        victims = [job_id for job_id in victims if job_id in workload.rules]
+        if victims:
+            workload.transact(delete=[scene.random.choice(victims)])
+    servers.start(scene.cluster.home, "connect")
+    return Hit("slot", f"dropped, {len(victims[:1])} job deleted meanwhile")
+
+
+def capture_outage(scene: Scene) -> Hit:
+    """Connect and its watchdog are both gone while users go on editing."""
+    scene.cluster.kill("capture")
+    servers.kill(scene.cluster.home, "connect")
+    before = scene.workload.edits
+    seconds = scene.sleep(scene.longest_outage / 2, scene.longest_outage)
+    servers.start(scene.cluster.home, "connect")
+    scene.cluster.start("capture")
+    return Hit("capture", f"away for {seconds:.1f} s and {scene.workload.edits - before} edits")
+
+
+def _connect(scene: Scene) -> tuple[ConnectApi, CaptureSettings]:
+    environment = {k: v for k, v in scene.cluster.home.environment().items() if k.startswith("CRONSTREAM_")}
+    settings = read_settings(CaptureSettings, environment)
+    assert settings.connect is not None
+    return ConnectApi(settings.connect), settings
+
+
+def _etcd(scene: Scene, call: str, body: dict[str, Any]) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", scene.cluster.home.port("etcd"), timeout=5)
+    try:
+        connection.request("POST", f"/v3/{call}", json.dumps(body))
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return answer
+    finally:
+        connection.close()
+
+
+def _restart(name: str) -> Disturb:
+    return lambda scene: restart(name, scene)
+
+
+def _crash(name: str) -> Disturb:
+    return lambda scene: crash(name, scene)
+
+
+FAULTS: dict[str, Disturb] = {
+    **{f"restart {name}": _restart(name) for name in ("etcd", "kafka", "postgres")},
+    **{f"crash {name}": _crash(name) for name in ("etcd", "kafka", "postgres", "connect")},
+    "revoke the lease": revoke_lease,
+    "wipe etcd": wipe_etcd,
+    "fail the connector's task": fail_task,
+    "drop the slot": drop_slot,
+    "capture outage": capture_outage,
+}

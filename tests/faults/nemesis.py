@@ -1,0 +1,113 @@
+"""The nemesis: one fault after the other, each over and the system back at work before the next one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from random import Random
+
+from tests.faults.cluster import NotRecovered
+from tests.faults.faults import FAULTS, Missed, Scene
+from tests.faults.history import Fault, Figure, Leader
+
+log = logging.getLogger("faults")
+
+RECOVERS_WITHIN = 75.0
+FRESH_SECONDS = 3.0
+
+SHORT = (
+    "kill leader",
+    "kill leader",
+    "kill streams",
+    "kill worker",
+    "kill sink",
+    "kill mover",
+    "kill successor",
+    "terminate leader",
+    "terminate streams",
+    "terminate worker",
+    "pause leader",
+    "pause worker",
+    "pause streams",
+    "cut leader from etcd",
+    "cut leader from kafka",
+    "cut leader from postgres",
+    "cut standby from etcd",
+    "crash etcd",
+    "crash kafka",
+    "crash postgres",
+    "crash connect",
+    "revoke the lease",
+    "drop the slot",
+    "open transaction",
+    "clock forward",
+)
+"""The short set: every family once."""
+
+
+def sequence(random: Random, names: tuple[str, ...] | None) -> Iterator[str]:
+    """The given ones in an order of the seed's; without names all there are, shuffled anew each time through."""
+    if names is not None:
+        chosen = [name for name in names if name in FAULTS]
+        random.shuffle(chosen)
+        yield from chosen
+        return
+    while True:
+        chosen = list(FAULTS)
+        random.shuffle(chosen)
+        yield from chosen
+
+
+def strike(scene: Scene, name: str) -> None:
+    """One fault, from the first disturbance to the recovery. Raises NotRecovered."""
+    cluster = scene.cluster
+    began = cluster.clock.wall_us()
+    log.info("fault: %s", name)
+    try:
+        hit = FAULTS[name](scene)
+        target, detail, was_hit = hit.target, hit.detail, True
+    except Missed as missed:
+        target, detail, was_hit = "", str(missed), False
+    ended = cluster.clock.wall_us()
+    cluster.recorder.record(Fault(name, target, began, ended, was_hit, detail))
+    log.info("  %s %s: %s", "hit" if was_hit else "MISSED", target, detail)
+    recover(scene, name)
+
+
+def recover(scene: Scene, name: str) -> None:
+    """Wait until runs go through from end to end without delay, as they do when nothing is wrong."""
+    cluster, collector = scene.cluster, scene.collector
+    began = cluster.clock.wall_us()
+
+    def fresh(scheduled_us: int) -> bool:
+        return cluster.clock.wall_us() - scheduled_us < FRESH_SECONDS * 1_000_000
+
+    def at_work() -> bool:
+        return all(cluster.at_work(node) for node in cluster.nodes) and all(
+            fresh(newest)
+            for newest in (collector.newest_trigger_us, collector.newest_attempt_us, collector.newest_outcome_us)
+        )
+
+    try:
+        cluster.wait(at_work, RECOVERS_WITHIN, f"back at work after {name}", every=0.2)
+    except NotRecovered:
+        log.error("not recovered: %s", state_of(scene))
+        raise
+    seconds = (cluster.clock.wall_us() - began) / 1e6
+    cluster.recorder.record(Figure(began, f"recovery_s {name}", seconds))
+    if (leader := cluster.leader()) is not None:
+        cluster.recorder.record(Leader(cluster.clock.wall_us(), leader.node, leader.token))
+
+
+def state_of(scene: Scene) -> str:
+    """Who runs, and how far behind each stage is."""
+    cluster, collector = scene.cluster, scene.collector
+    now = cluster.clock.wall_us()
+    away = [node for node in cluster.nodes if not cluster.at_work(node)]
+    behind = {
+        "triggers": collector.newest_trigger_us,
+        "attempts": collector.newest_attempt_us,
+        "outcomes": collector.newest_outcome_us,
+    }
+    stages = ", ".join(f"{name} {(now - at) / 1e6:.1f} s old" for name, at in behind.items())
+    return f"leader {cluster.leader()}, not at work: {away or 'none'}; newest {stages}"
