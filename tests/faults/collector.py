@@ -59,9 +59,9 @@ class Collector:
         self.newest_outcome_us = 0
         self.heard_ns = self._clock.boot_ns()
         """Boot time of the last record."""
-        self.open: set[tuple[Run, int]] = set()
-        """Admitted attempts that have no end yet."""
-        self.ended = 0
+        # Topics are read in no order among themselves: an end may be seen before its attempt.
+        self._admitted: set[tuple[Run, int]] = set()
+        self._ended: set[tuple[Run, int]] = set()
 
     def start(self) -> None:
         self._thread.start()
@@ -70,6 +70,11 @@ class Collector:
         self._over.set()
         self._thread.join(20)
         self._consumer.close()
+
+    @property
+    def open(self) -> int:
+        """Admitted attempts that have no end yet."""
+        return len(self._admitted - self._ended)
 
     @property
     def quiet_seconds(self) -> float:
@@ -99,11 +104,10 @@ class Collector:
                 self.newest_token = max(self.newest_token, event.token)
             elif isinstance(event, Attempt):
                 self.newest_attempt_us = max(self.newest_attempt_us, event.scheduled_us)
-                self.open.add((event.run, event.attempt))
+                self._admitted.add((event.run, event.attempt))
             elif isinstance(event, Outcome) and event.how != "started":
                 self.newest_outcome_us = max(self.newest_outcome_us, event.scheduled_us)
-                self.open.discard((event.run, event.attempt))
-                self.ended += 1
+                self._ended.add((event.run, event.attempt))
 
     def _attempts(self, message: Message, batch: Batch) -> Iterator[Event]:
         source = batch.source

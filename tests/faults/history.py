@@ -346,9 +346,9 @@ class History:
             executed[execution.run].append(execution)
         return executed
 
-    def in_fault(self, at_us: int, *, after_us: int = 0) -> bool:
-        """Whether an instant lies inside a fault's window, or so long after it."""
-        return any(fault.began_us <= at_us <= fault.ended_us + after_us for fault in self.of(Fault))
+    def in_fault(self, from_us: int, until_us: int, *, after_us: int = 0) -> bool:
+        """Whether some of [from_us, until_us] lies in a fault's window, or so long after it."""
+        return any(fault.began_us <= until_us and from_us <= fault.ended_us + after_us for fault in self.of(Fault))
 
 
 def _by_record(attempts: Iterable[Attempt]) -> Iterator[tuple[tuple[int, int], list[Attempt]]]:

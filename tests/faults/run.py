@@ -79,6 +79,7 @@ def run(plan: Plan) -> tuple[Verdict, Path]:
             until_us = clock.wall_us()
         recorder.record(Figure(clock.wall_us(), "edits", workload.edits))
         recorder.record(*_rows(cluster))
+        workload.close()
         collector.stop()
     recorder.record(Window(from_us, until_us, plan.seed, plan.minutes, settled))
     recorder.close()
@@ -122,18 +123,19 @@ def _rest(scene: Scene) -> bool:
     collector, cluster = scene.collector, scene.cluster
 
     def at_rest() -> bool:
-        return collector.quiet_seconds > QUIET_SECONDS and not collector.open and _planned(cluster)
+        return collector.quiet_seconds > QUIET_SECONDS and collector.open == 0 and _planned(cluster)
 
     try:
         cluster.wait(at_rest, REST_WITHIN, "all that was admitted has its end", every=0.5)
         return True
     except NotRecovered as error:
-        log.error("%s: %d attempts are open", error, len(collector.open))
+        log.error("%s: %d attempts are open", error, collector.open)
         return False
 
 
 def _planned(cluster: Cluster) -> bool:
-    return cluster.query("SELECT count(*) FROM cronstream.job_changes")[0][0] == 0
+    open_edits: int = cluster.query("SELECT count(*) FROM cronstream.job_changes")[0][0]
+    return open_edits == 0
 
 
 def _rows(cluster: Cluster) -> Iterator[Row]:

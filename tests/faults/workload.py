@@ -8,6 +8,7 @@ ask what became of it when Postgres goes away before it has answered.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Sequence
 from random import Random
@@ -19,6 +20,8 @@ import psycopg
 from tests.faults.cluster import Cluster
 from tests.faults.fleet import Job, edited, fleet, schedule_columns
 from tests.faults.history import Edit, Rule
+
+log = logging.getLogger("faults")
 
 TRANSACTIONS = 24
 EDIT_SECONDS = 0.35
@@ -58,16 +61,19 @@ class Workload:
         self._thread.start()
 
     def stop(self) -> None:
+        """No edit begins after it."""
         self._over.set()
         if self._thread.is_alive():
-            self._thread.join(60)
-        if self._connection is not None:
-            self._connection.close()
+            self._thread.join(200)
+
+    def close(self) -> None:
+        self._drop_connection()
 
     def pause_all(self) -> int:
         """The last edit of a run: nothing fires after it. Returns when it was committed."""
-        committed = self.transact(update={job_id: _paused(rule) for job_id, rule in self.rules.items() if rule.enabled})
-        assert committed is not None
+        paused = {job_id: _paused(rule) for job_id, rule in self.rules.items() if rule.enabled}
+        while (committed := self.transact(update=paused)) is None:
+            log.info("nothing was paused: again")
         return committed
 
     def transact(
@@ -94,7 +100,8 @@ class Workload:
                     self._update(connection, job_id, rule)
                 for job_id in delete:
                     connection.execute("DELETE FROM cronstream.job_definitions WHERE job_id = %s", [job_id])
-        except (psycopg.OperationalError, psycopg.InterfaceError):
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            log.info("a user's transaction: %s", str(error).strip())
             self._drop_connection()
         committed = self._committed(self._marks)
         if committed is not None:
