@@ -5,9 +5,12 @@ PYTHON ?= python3.11
 VENV := .venv/bin/python
 # More for pytest: make test PYTEST="-k wheel -x"
 PYTEST ?=
+# Of make faults: how long, and what makes the same run again.
+MINUTES ?=
+SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check lint format up down status bench bench-full
+.PHONY: help install demo test test-long check lint format up down status bench bench-full faults
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +26,9 @@ test: install ## set everything up and run the whole test suite (more for pytest
 
 test-long: install ## the exhaustive runs that the usual suite samples (minutes)
 	@$(VENV) -m pytest tests -m long $(PYTEST)
+
+faults: install ## a workload under faults, every promise judged: a short set, or MINUTES=60 SEED=7 for a long one
+	@$(VENV) -m tests.faults $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 check: install lint ## the fast part: lint, types, import contracts, unit and property tests
 	@$(VENV) -m pytest tests/unit tests/properties -n auto --dist worksteal $(PYTEST)

@@ -1,6 +1,6 @@
-"""``python -m tests.faults [MINUTES] [SEED]`` runs; ``judge FILE`` judges a kept history again.
+"""``python -m tests.faults`` runs the short set, each family of faults once; ``--minutes 60`` all there are, so long.
 
-Without minutes: the short set, each family of faults once. The last line is one of JSON.
+``python -m tests.faults judge FILE`` judges a kept history again. The last line is one of JSON.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ def main(arguments: list[str]) -> int:
         file = Path(arguments[1])
         return tell(Verdict.of(History.read(file)), file)
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("minutes", nargs="?", type=float, help="of faults; without it the short set")
-    parser.add_argument("seed", nargs="?", type=int, help="the same seed makes the same fleet and faults")
+    parser.add_argument("--minutes", type=float, help="of faults; without it the short set")
+    parser.add_argument("--seed", type=int, help="the same seed makes the same fleet and faults")
     parser.add_argument("--only", action="append", metavar="NAME", help="this fault, in place of all; may be repeated")
-    parser.add_argument("--scale", type=float, default=1.0, help="of the fleet: 1 is about 2,300 jobs")
+    parser.add_argument(
+        "--scale", type=float, help="of the fleet: 1, for long runs, is about 2,300 jobs; 0.5 for short ones"
+    )
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.only or ()) - FAULTS.keys())
     if unknown:
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> int:
         seed=seed,
         minutes=chosen.minutes if long else SHORT_MINUTES,
         faults=faults,
-        scale=chosen.scale,
+        scale=chosen.scale or (1.0 if long else 0.5),
         longest_pause=30.0 if long else 10.0,
         longest_outage=60.0 if long else 8.0,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from cronstream.bodies import PoisonItem, report_of, skip_of
 from cronstream.clock import SystemClock
-from cronstream.records import Batch, Item, Kind, PoisonRecord, are_runs
+from cronstream.records import RUN_KINDS, Batch, Item, Kind, PoisonRecord
 from cronstream.topics import Topics
 from tests.faults.history import Attempt, DeadLetter, Event, Outcome, Recorder, Run, Skip, Trigger
 
@@ -27,7 +27,6 @@ class Collector:
     """One consumer of the work topics, committed records only; ``run`` in a thread until ``stop``."""
 
     def __init__(self, bootstrap: str, topics: Topics, partitions: int, recorder: Recorder) -> None:
-        self._topics = topics
         self._recorder = recorder
         self._clock = SystemClock()
         self._consumer = Consumer(
@@ -41,14 +40,10 @@ class Collector:
                 "log_level": 0,
             }
         )
-        self._readers: dict[str, Callable[[Message, Batch], Iterable[Event]]] = {
-            topics.triggers: _triggers,
-            topics.attempts: self._attempts,
-            topics.outcomes: self._outcomes,
-            topics.dead_letter: _dead_letters,
-        }
+        self._prefix = f"{topics.installation}."
+        names = (topics.triggers, topics.attempts, topics.outcomes, topics.dead_letter)
         self._consumer.assign(
-            [TopicPartition(topic, number, OFFSET_BEGINNING) for topic in self._readers for number in range(partitions)]
+            [TopicPartition(topic, number, OFFSET_BEGINNING) for topic in names for number in range(partitions)]
         )
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
@@ -85,17 +80,26 @@ class Collector:
         while not self._over.is_set():
             events: list[Event] = []
             for message in self._consumer.consume(500, timeout=0.2):
-                if message.error() is not None:
-                    continue
-                self.heard_ns = self._clock.boot_ns()
-                try:
-                    batch = Batch.decode(message.value())
-                except PoisonRecord:
-                    continue
-                events += self._readers[message.topic() or ""](message, batch)
+                if message.error() is None:
+                    self.heard_ns = self._clock.boot_ns()
+                    events += self._events(message)
             if events:
                 self._note(events)
                 self._recorder.record(*events)
+
+    def _events(self, message: Message) -> Iterator[Event]:
+        try:
+            batch = Batch.decode(message.value())
+        except PoisonRecord:
+            return
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        headers: list[tuple[str, bytes]] = list(message.headers() or [])  # type: ignore[arg-type]
+        reason = dict(headers).get("cronstream-reason", b"").decode()
+        name = topic.removeprefix(self._prefix)
+        yield from events_of(name, partition, offset, message.timestamp()[1], batch, reason)
 
     def _note(self, events: list[Event]) -> None:
         for event in events:
@@ -109,58 +113,29 @@ class Collector:
                 self.newest_outcome_us = max(self.newest_outcome_us, event.scheduled_us)
                 self._ended.add((event.run, event.attempt))
 
-    def _attempts(self, message: Message, batch: Batch) -> Iterator[Event]:
-        source = batch.source
-        assert source is not None
-        topic = source.topic.removeprefix(f"{self._topics.installation}.")
-        for item in _items(batch):
-            yield Attempt(
-                *_place(message),
-                (topic, source.partition, source.offset, source.part),
-                batch.token,
-                *item.run,
-                item.attempt,
-                message.timestamp()[1] * 1000,
-            )
 
-    def _outcomes(self, message: Message, batch: Batch) -> Iterator[Event]:
-        for item in _items(batch):
-            if item.kind is Kind.SKIPPED:
-                skip = skip_of(item.body)
-                yield Skip(
-                    item.job_id, skip.first, skip.last, skip.count, skip.reason, batch.published_at, item.request_id
-                )
-            elif item.kind in _HOW:
-                report = report_of(item.body)
-                yield Outcome(
-                    _HOW[item.kind],
-                    *item.run,
-                    item.attempt,
-                    report.worker,
-                    report.started_at,
-                    report.finished_at,
-                )
-
-
-def _triggers(message: Message, batch: Batch) -> Iterator[Event]:
-    runs = are_runs(batch.kind)
-    for index, item in enumerate(batch.items()):
-        if runs[index]:
-            yield Trigger(*_place(message), batch.token, batch.published_at, *item.run)
-
-
-def _dead_letters(message: Message, batch: Batch) -> Iterator[Event]:
-    headers: list[tuple[str, bytes]] = list(message.headers() or [])  # type: ignore[arg-type]
-    reason = dict(headers).get("cronstream-reason", b"").decode()
+def events_of(
+    topic: str, partition: int, offset: int, timestamp_ms: int, batch: Batch, reason: str = ""
+) -> Iterator[Event]:
+    """What a record says; ``topic`` without the installation's name, ``reason`` of a dead letter."""
     for item in _items(batch):
-        yield DeadLetter(reason, *item.run, item.attempt, batch.token)
-
-
-def _place(message: Message) -> tuple[int, int]:
-    partition, offset = message.partition(), message.offset()
-    assert partition is not None
-    assert offset is not None
-    return partition, offset
+        if topic == "triggers" and item.kind in RUN_KINDS.values():
+            yield Trigger(partition, offset, batch.token, batch.published_at, *item.run)
+        elif topic == "attempts":
+            source = batch.source
+            assert source is not None
+            place = (source.topic.partition(".")[2], source.partition, source.offset, source.part)
+            yield Attempt(partition, offset, place, batch.token, *item.run, item.attempt, timestamp_ms * 1000)
+        elif topic == "outcomes" and item.kind is Kind.SKIPPED:
+            skip = skip_of(item.body)
+            span = (item.job_id, skip.first, skip.last, skip.count, skip.reason)
+            yield Skip(*span, batch.published_at, item.request_id)
+        elif topic == "outcomes" and item.kind in _HOW:
+            report = report_of(item.body)
+            times = (report.started_at, report.finished_at)
+            yield Outcome(_HOW[item.kind], *item.run, item.attempt, report.worker, *times)
+        elif topic == "dead-letter":
+            yield DeadLetter(reason, *item.run, item.attempt, batch.token)
 
 
 def _items(batch: Batch) -> Iterator[Item]:

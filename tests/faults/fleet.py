@@ -63,7 +63,7 @@ def instant(at_us: int) -> str:
 
 
 def fleet(random: Random, begins_us: int, minutes: float, scale: float = 1.0) -> Iterator[Job]:
-    """About 2,300 jobs and 130 runs a second at scale 1."""
+    """About 2,300 jobs and 100 runs a second at scale 1."""
 
     def many(count: int) -> range:
         return range(max(1, round(count * scale)))

@@ -196,6 +196,13 @@ class Process(_Event, frozen=True, tag="process"):
     why: str
 
 
+class Stuck(_Event, frozen=True, tag="stuck"):
+    """The system did not come back by itself in time; the run ends there."""
+
+    at_us: int
+    what: str
+
+
 class Leader(_Event, frozen=True, tag="leader"):
     """Who led, as etcd said when it was asked."""
 
@@ -235,6 +242,7 @@ Event = (
     | DeadLetter
     | Fault
     | Process
+    | Stuck
     | Leader
     | Figure
     | Window

@@ -35,7 +35,13 @@ class Link:
         """How often bytes or a connection were stopped by a cut: a cut that held nothing did not hit."""
 
     async def serve(self) -> None:
-        await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+
+    def end(self) -> None:
+        """In the loop's thread: stop listening, drop what is open."""
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
 
     def cut(self, state: State) -> None:
         """``silent`` or ``broken``."""
@@ -94,6 +100,7 @@ class Links:
     """All links of a run, on an event loop of their own."""
 
     def __init__(self) -> None:
+        self._made: list[Link] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._thread.start()
@@ -104,6 +111,7 @@ class Links:
         async def made() -> Link:
             link = Link(name, port, upstream, self)
             await link.serve()
+            self._made.append(link)
             return link
 
         return self.call(made())
@@ -112,5 +120,16 @@ class Links:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 
     def close(self) -> None:
+        """Every connection and listener ends."""
+        self.call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()
+
+    async def _end(self) -> None:
+        for link in self._made:
+            link.end()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)

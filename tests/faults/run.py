@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import psycopg
+
 from cronstream.clock import SystemClock
 from stack import ports, process
 from stack.paths import CHECKOUT, LOCAL, VENV_PYTHON
 from tests.faults.cluster import Cluster, NotRecovered
 from tests.faults.collector import Collector
 from tests.faults.faults import Scene
-from tests.faults.history import Figure, History, Recorder, Row, Window
+from tests.faults.history import Figure, History, Recorder, Row, Stuck, Window
 from tests.faults.nemesis import recover, sequence, strike
 from tests.faults.verdict import Verdict
 from tests.faults.workload import Workload
@@ -25,7 +27,7 @@ log = logging.getLogger("faults")
 
 HOME = LOCAL / "faults" / "home"
 KEPT = LOCAL / "faults" / "histories"
-REST_WITHIN = 120.0
+REST_WITHIN = 240.0
 QUIET_SECONDS = 6.0
 """Longer than the workload's longest backoff."""
 SAMPLE_SECONDS = 10.0
@@ -57,26 +59,25 @@ def run(plan: Plan) -> tuple[Verdict, Path]:
     recorder = Recorder(file)
     cluster = Cluster(HOME, recorder)
     random = Random(plan.seed)
-    from_us, settled = clock.wall_us(), False
+    from_us = clock.wall_us()
     executions = file.with_suffix(".executions")
     with cluster.running(), _receiver(cluster, executions) as target:
         collector = Collector(f"127.0.0.1:{cluster.home.port('kafka')}", cluster.topics, 4, recorder)
         collector.start()
         workload = Workload(cluster, target, Random(random.random()))
         scene = Scene(cluster, workload, collector, random, plan.longest_pause, plan.longest_outage)
+        workload.begin(plan.minutes, plan.scale)
         try:
-            workload.begin(plan.minutes, plan.scale)
             recover(scene, "the start")
             log.info("the fleet is at work: %d jobs", len(workload.rules))
             workload.start()
             _faults(plan, scene)
-            workload.stop()
-            until_us = workload.pause_all()
-            settled = _rest(scene)
-        except NotRecovered as error:
-            log.error("%s", error)
-            workload.stop()
-            until_us = clock.wall_us()
+        except NotRecovered as stuck:
+            log.error("%s", stuck)
+            recorder.record(Stuck(clock.wall_us(), str(stuck)))
+        workload.stop()
+        until_us = workload.pause_all()
+        settled = _rest(scene)
         recorder.record(Figure(clock.wall_us(), "edits", workload.edits))
         recorder.record(*_rows(cluster))
         workload.close()
@@ -134,7 +135,10 @@ def _rest(scene: Scene) -> bool:
 
 
 def _planned(cluster: Cluster) -> bool:
-    open_edits: int = cluster.query("SELECT count(*) FROM cronstream.job_changes")[0][0]
+    try:
+        open_edits: int = cluster.query("SELECT count(*) FROM cronstream.job_changes")[0][0]
+    except psycopg.OperationalError:
+        return False
     return open_edits == 0
 
 

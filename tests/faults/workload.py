@@ -23,7 +23,7 @@ from tests.faults.history import Edit, Rule
 
 log = logging.getLogger("faults")
 
-TRANSACTIONS = 24
+TRANSACTIONS = 12
 EDIT_SECONDS = 0.35
 _MARKED = """
 SELECT (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint FROM user_marks WHERE number = %s

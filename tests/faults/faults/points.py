@@ -12,6 +12,9 @@ from tests.faults.faults.scene import MODULES, Disturb, Hit, Scene
 
 ROOT = Path(__file__).parents[3]
 _POINT = re.compile(r"""\breach\(["']([a-z_.]+)["']\)""")
+_OF_STAGES = re.compile(r"""\._reach\(["']([a-z_.]+)["']\)""")
+STAGES = ("admit", "settle")
+"""The stages that share one lane; its points are named after the stage."""
 _FOLDERS = {"coordinator": "leader", "workers": "worker", "streams": "streams"}
 _OWN_MODULES = {module.replace(".", "/") + ".py": role for role, module in MODULES.items() if "." in module}
 DIES_WITHIN = 45.0
@@ -22,8 +25,11 @@ def named_points(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     for folder, role in _FOLDERS.items():
         for file in sorted((root / folder).rglob("*.py")):
             own = _OWN_MODULES.get(str(file.relative_to(root)), role)
-            for point in _POINT.findall(file.read_text()):
+            text = file.read_text()
+            for point in _POINT.findall(text):
                 yield own, point
+            for point in _OF_STAGES.findall(text):
+                yield from ((own, f"{stage}.{point}") for stage in STAGES)
 
 
 def die_at(role: str, point: str, scene: Scene) -> Hit:

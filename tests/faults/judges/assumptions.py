@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.faults.history import Fault, History
+from tests.faults.history import Fault, History, Stuck
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 
@@ -22,5 +22,7 @@ def assumptions(history: History, expected: Expected) -> Iterator[Breach]:
     for fault in history.of(Fault):
         if not fault.hit:
             yield Breach("Assumptions", f"the fault {fault.name} of {fault.target} did not hit: {fault.detail}")
+    for stuck in history.of(Stuck):
+        yield Breach("Recovery", stuck.what)
     if not window.settled:
         yield Breach("Assumptions", "the run did not come to rest: something was still owed when it was read")

@@ -48,6 +48,9 @@ class Small:
     settled: bool = True
 
     def history(self) -> History:
+        return History(self.events())
+
+    def events(self) -> list[Event]:
         window = Window(0, self.until * S, seed=0, minutes=0.05, settled=self.settled)
         kinds = (
             self.edits,
@@ -62,8 +65,7 @@ class Small:
             self.faults,
             self.processes,
         )
-        events: list[Event] = [event for kind in kinds for event in kind]
-        return History([*events, window])
+        return [*(event for kind in kinds for event in kind), window]
 
     def breaches(self, judge: Judge) -> list[Breach]:
         history = self.history()

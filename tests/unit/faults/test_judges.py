@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.faults.history import DeadLetter, Edit, Fault, History, Outcome, Process, Recorder, Request, Row, Rule
-from tests.faults.judges import JUDGES, judge_all
+from tests.faults.history import DeadLetter, Edit, Fault, History, Outcome, Process, Recorder, Request, Row, Rule, Stuck
+from tests.faults.judges import JUDGES, expected_of, judge_all
 from tests.faults.judges.assumptions import assumptions
 from tests.faults.judges.attempts_bounded import attempts_bounded
 from tests.faults.judges.breach import Judge
@@ -51,6 +50,11 @@ def test_a_run_that_did_not_come_to_rest_proves_nothing() -> None:
     small = three_runs()
     small.settled = False
     assert len(said(small, assumptions)) == 1
+
+
+def test_a_system_that_did_not_come_back_is_named() -> None:
+    history = History([*three_runs().events(), Stuck(2 * S, "not within 120 s: back at work after kill leader")])
+    assert [b.promise for b in assumptions(history, expected_of(history))] == ["Recovery"]
 
 
 def test_an_empty_window_proves_nothing() -> None:
@@ -389,9 +393,7 @@ def test_a_history_is_judged_the_same_when_it_is_read_back(tmp_path: Path) -> No
     small = three_runs()
     del small.attempts[1]
     recorder = Recorder(tmp_path / "history.jsonl")
-    for kind in dataclasses.fields(small)[:-2]:
-        recorder.record(*getattr(small, kind.name))
-    recorder.record(small.history().window)
+    recorder.record(*small.events())
     recorder.close()
     with (tmp_path / "history.jsonl").open("ab") as out:
         out.write(b'{"event":"row","job_')  # the machine went down while it was written
