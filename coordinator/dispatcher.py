@@ -47,6 +47,7 @@ from coordinator.trust import Term
 from coordinator.unwritten import Row, Unwritten
 from coordinator.wheel import Wheel
 from coordinator.writer import NONE, Advances, Plans, Writer
+from cronstream.fault_points import reach
 from cronstream.records import RUN_KINDS, Batch, Int64s, Item, Kind
 from cronstream.settings import CoordinatorSettings
 
@@ -245,6 +246,7 @@ class Dispatcher:
         jobs.version[slots] = version
         jobs.next_us[slots] = next_us
         number = self._writer.put(Advances(job_ids, expected, version, next_us, offsets))
+        reach("dispatch.handed_over")
         stays = (next_us != NONE) & (next_us <= self._horizon_us)
         self._wheel.arm_many(slots[stays], next_us[stays])
         leaves = ~stays
@@ -336,6 +338,7 @@ class Dispatcher:
         items = [item for one in planned for item in edit_items(one.edit, one.plan, one.work)]
         offsets = self._publish(self._item_batches(items, now_us)) if items else {}
         self._note(_NO_TIMES, items)
+        reach("plan.published")
         number = self._writer.put(Plans([one.row() for one in planned], offsets))
         for one in planned:
             job_id, plan = one.edit.job_id, one.plan

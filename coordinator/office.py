@@ -28,6 +28,7 @@ from coordinator.tail import apply_tail, read_tail
 from coordinator.trust import Term, TermOver
 from coordinator.writer import Writer
 from cronstream.clock import Clock
+from cronstream.fault_points import reach
 from cronstream.settings import CoordinatorSettings
 from sql.queries import load
 
@@ -74,12 +75,15 @@ class Office:
         self._database_clock.read()
         with sql.connect(settings, "office", autocommit=True) as connection:
             token = fence_postgres(connection, revision=term.token, node=settings.node, identity=self._etcd_identity)
+            reach("office.postgres_fenced")
             publisher = Publisher(settings, term)
             self._closing.append(publisher.close)
             publisher.fence()
+            reach("office.kafka_fenced")
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
             newest = read_tail(settings, term, stored)
             moved = apply_tail(connection, token, newest)
+            reach("office.tail_applied")
         log.info(
             "took office",
             extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from coordinator.trust import Term, TermOver
+from cronstream.fault_points import reach
 from cronstream.records import Batch
 from cronstream.settings import CoordinatorSettings
 
@@ -90,6 +91,7 @@ class Publisher:
         self._offsets = {}
         self._failed = None
         producer = self._producer
+        reach("publish.before")
         producer.begin_transaction()
         for partition, value in values:
             while True:
@@ -100,6 +102,7 @@ class Publisher:
                     producer.poll(0.01)
                     self._check()
         self._check()
+        reach("publish.produced")
         try:
             producer.commit_transaction(_COMMIT_TIMEOUT)
         except KafkaException as error:
@@ -107,6 +110,7 @@ class Publisher:
             if reason.code() == KafkaError._TIMED_OUT or (reason.retriable() and not reason.txn_requires_abort()):
                 raise TermOver(f"a commit's outcome is unknown: {reason.str()}") from None
             raise
+        reach("publish.committed")
         if self._failed is not None:
             raise TermOver(f"committed, yet a batch was not delivered: {self._failed.str()}")
         return dict(self._offsets)

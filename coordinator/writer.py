@@ -24,6 +24,7 @@ import numpy as np
 
 from coordinator.asking import Ask, Asking, Stopping
 from cronstream.clock import Clock
+from cronstream.fault_points import reach
 from cronstream.records import Int64s
 from cronstream.schedule import TZDATA_VERSION
 from cronstream.settings import CoordinatorSettings
@@ -210,7 +211,9 @@ class Writer:
             name, rows = "store_plans", plan_parameters(writes)
         if not rows["job_ids"]:
             return
+        reach("write.before")
         done = self._execute(name, rows)
+        reach("write.done")
         self.rows_written += done
         if done < len(rows["job_ids"]):
             self._look_into(rows["job_ids"], rows["versions"])

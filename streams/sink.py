@@ -25,6 +25,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from cronstream import dead_letters, logs
 from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Record
+from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from sql.connection import connect
@@ -113,9 +114,12 @@ class Sink:
     def _write(self, records: list[Record]) -> None:
         """Rows stored and dead letters acknowledged, then the offsets."""
         rows = {row: record for record in records for row in self._rows(record)}
+        reach("sink.before")
         stored = self._insist("store", lambda: self._store(rows))
+        reach("sink.stored")
         if records and stored and self._insist("flush", self._flushed):
             self._commit(records)
+            reach("sink.committed")
 
     def _rows(self, record: Record) -> list[Row]:
         try:
