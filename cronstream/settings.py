@@ -7,19 +7,28 @@ nearest name that one does. Secrets are read from files and never printed.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from cronstream.topics import Topics
 
 PREFIX = "CRONSTREAM_"
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 _ENDPOINTS = r"^[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*$"
+
+
+def _parts(given: object) -> object:
+    """A list as a variable writes it: with commas."""
+    return tuple(part.strip() for part in given.split(",") if part.strip()) if isinstance(given, str) else given
+
+
+_Listed = BeforeValidator(_parts)
 
 
 def is_loopback(host: str) -> bool:
@@ -174,9 +183,28 @@ class WorkerSettings(Installation):
     """Handlers, their slots and what they may do."""
 
     slots: int = Field(100, ge=1)
-    """Attempts that run at once in this process."""
+    """Attempts that run at once in this process, but for those that are programs."""
+    process_slots: int = Field(default_factory=lambda: 4 * (os.cpu_count() or 1), ge=1)
+    """Programs (``command``, ``python``) that run at once; 4 a core."""
+    http_allow: Annotated[tuple[IPvAnyNetwork, ...], _Listed] = ()
+    """Networks that the ``http`` handler may reach although they are not public: 10.0.0.0/8,127.0.0.0/8."""
     command_enabled: bool = False
     """Whether the ``command`` handler may start programs on this machine."""
+    command_inherits: Annotated[tuple[str, ...], _Listed] = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "TMPDIR")
+    """The worker's variables that programs see."""
+    process_cpu_seconds: int = Field(3600, ge=1)
+    """The most that a program may take, as for the next four: a payload's ``limits`` may ask for less."""
+    process_memory_mib: int = Field(1024, ge=16)
+    process_file_mib: int = Field(1024, ge=1)
+    process_open_files: int = Field(1024, ge=16)
+    process_tree: int = Field(128, ge=1)
+    """Processes of one program: it and all that it starts."""
+    python_modules: Annotated[tuple[str, ...], _Listed] = ()
+    """Modules, with what lies below them, that the ``python`` handler may call; none: it is off."""
+    python_path: Annotated[tuple[Path, ...], _Listed] = ()
+    """Folders in which those modules are looked for, before the worker's own packages."""
+    sql_connections: Path | None = None
+    """The TOML file that names what the ``sql`` handler may connect to; none: it is off."""
     output_bytes: int = Field(16 * 1024, ge=0)
     drain_seconds: float = Field(10.0, ge=0)
     """How long running attempts may finish after SIGTERM or a revoked partition."""
@@ -234,7 +262,7 @@ def read_settings(model: type[_Model], environ: Mapping[str, str]) -> _Model:
 
 
 def _explain(problem: Any) -> str:
-    where = "_".join(str(part) for part in problem["loc"]).upper()
+    where = "".join(str(part) for part in problem["loc"][:1]).upper()
     if problem["type"] == "missing":
         return f"{PREFIX}{where} is not set"
     return f"{PREFIX}{where}: {problem['msg']}" if where else str(problem["msg"])

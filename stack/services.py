@@ -24,6 +24,7 @@ from stack.waiting import progress, say, wait_until
 
 START_SECONDS = 60.0
 STOP_SECONDS = 12.0
+HTTP_ALLOW = f"{PREFIX}HTTP_ALLOW"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,9 @@ def environment(home: Home, service: Service) -> dict[str, str]:
     values["CRONSTREAM_DATA_DIR"] = str(data_folder(home, service))
     if service.page:
         values["CRONSTREAM_STATUS_PORT"] = str(status_port(home, service.name))
+    if service.module == "workers":
+        # Whoever tries things on one machine has the jobs' targets there too.
+        values[HTTP_ALLOW] = os.environ.get(HTTP_ALLOW, "127.0.0.0/8,::1/128")
     return values
 
 

@@ -29,7 +29,10 @@ EXAMPLE = """\
 # Whether workers may run the handler `command`: programs on this machine (default: false).
 #CRONSTREAM_COMMAND_ENABLED=true
 
-# Attempts that one worker runs at once (default: 100).
+# Networks that the handler `http` may reach although they are not public (here: this machine).
+#CRONSTREAM_HTTP_ALLOW=127.0.0.0/8,::1/128
+
+# Attempts that one worker runs at once (default: 100); programs (`command`, `python`) have slots of their own.
 #CRONSTREAM_SLOTS=100
 
 # DEBUG, INFO, WARNING or ERROR (default: INFO).

@@ -45,8 +45,9 @@ async def serve(settings: WorkerSettings, clock: Clock) -> None:
         on_outcome=service.outcome_acknowledged,
         on_failure=end,
     )
-    handlers = all_handlers(settings)
-    service.connect(Runner(settings.slots, handlers, reporter, clock, trust, end), reporter)
+    handlers = all_handlers(settings, clock)
+    runner = Runner(settings.slots, settings.process_slots, handlers, reporter, clock, trust, end)
+    service.connect(runner, reporter)
     poll = PollThread(settings, clock, trust, service, loop, end)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, poll.stop)
@@ -58,6 +59,7 @@ async def serve(settings: WorkerSettings, clock: Clock) -> None:
             "action": "up",
             "node": settings.node,
             "slots": settings.slots,
+            "process_slots": settings.process_slots,
             "command_enabled": settings.command_enabled,
         },
     )

@@ -8,7 +8,9 @@ before ``CancelledError`` leaves it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from cronstream import clock, records
 from cronstream.bodies import Work
@@ -40,6 +42,19 @@ class Attempt:
         """The nominal instant, ISO 8601, UTC."""
         return clock.iso(self.scheduled_us)
 
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """Which run this is, and which try: what every target is told, under names of its kind."""
+        return {
+            "idempotency_key": self.idempotency_key,
+            "fencing_token": self.token,
+            "scheduled_time": self.scheduled_time,
+            "attempt": self.attempt,
+            "job_id": self.job_id,
+            "job": self.work.name,
+            "tenant": self.work.tenant,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -48,6 +63,10 @@ class Result:
     kind: Kind
     error: str | None = None
     output: str | None = None
+    final: bool = False
+    """A further try is of no use."""
+    retry_after_us: int | None = None
+    """The instant before which the target wants no further try."""
 
 
 def succeeded(output: str | None = None) -> Result:
@@ -55,16 +74,43 @@ def succeeded(output: str | None = None) -> Result:
     return Result(Kind.SUCCEEDED, None, output)
 
 
-def failed(error: str, output: str | None = None) -> Result:
+def failed(error: str, output: str | None = None, *, final: bool = False, retry_after_us: int | None = None) -> Result:
     """The target said no, or could not be asked."""
-    return Result(Kind.FAILED, error, output)
+    return Result(Kind.FAILED, error, output, final, retry_after_us)
+
+
+def refused(error: str) -> Result:
+    """What was asked cannot be done, or may not be done here, whenever it is tried."""
+    return failed(error, final=True)
+
+
+class BadPayload(ValueError):
+    """A payload that its handler cannot read."""
+
+
+Payload = TypeVar("Payload", bound=msgspec.Struct)
+
+
+class PayloadReader(Generic[Payload]):
+    """Reads the payloads of one handler."""
+
+    def __init__(self, kind: type[Payload], what: str) -> None:
+        self._decoder = msgspec.json.Decoder(kind)
+        self._what = what
+
+    def read(self, attempt: Attempt) -> Payload:
+        """Raises BadPayload, which says what is wrong and where."""
+        try:
+            return self._decoder.decode(attempt.work.payload or b"")
+        except msgspec.MsgspecError as error:
+            raise BadPayload(f"the payload is not {self._what}: {error}") from None
 
 
 class Handler(Protocol):
     """Does one kind of work."""
 
     async def run(self, attempt: Attempt) -> Result:
-        """Do it once. May raise: that is a failed attempt."""
+        """Do it once. May raise: that is a failed attempt, and a final one for BadPayload."""
 
     async def close(self) -> None:
         """Give back what is held between attempts."""

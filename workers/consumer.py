@@ -37,7 +37,8 @@ GRACE_SECONDS = 30.0
 """Beyond drain_seconds: for cutting off and for acknowledgements."""
 BACKLOG_SLOTS = 20
 """Items taken and not ended, as a multiple of the slots, before partitions are paused."""
-BACKLOG_ITEMS = 2_000
+BACKLOG_ITEMS = 20_000
+"""At least. What one tenant has waiting must not keep the next one's from being read."""
 BACKLOG_BYTES = 64 * 1024 * 1024
 
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT})
@@ -46,11 +47,16 @@ T = TypeVar("T")
 
 
 def consumer_config(settings: WorkerSettings) -> dict[str, object]:
-    """Only what moves is revoked (cooperative); heartbeats go on while a callback drains."""
+    """Only what moves is revoked (cooperative); heartbeats go on while a callback drains.
+
+    Membership is static: a node that is back within its session gets its partitions again,
+    and nothing moves.
+    """
     return {
         "bootstrap.servers": settings.kafka,
         "group.id": f"{settings.installation}-workers",
         "client.id": settings.node,
+        "group.instance.id": settings.node,
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -64,6 +70,10 @@ def consumer_config(settings: WorkerSettings) -> dict[str, object]:
         "fetch.wait.max.ms": 100,
         "logger": LIBRDKAFKA,
     }
+
+
+class NodeTaken(RuntimeError):
+    """Two processes of one name: the broker lets the younger one be."""
 
 
 class PollThread:
@@ -124,7 +134,7 @@ class PollThread:
                 self._round()
             self._leave()
         except BaseException as error:
-            problem = error
+            problem = _explained(error, self._settings.node)
         self._loop.call_soon_threadsafe(self._on_end, problem)
 
     def _round(self) -> None:
@@ -312,3 +322,10 @@ class PollThread:
 
     def _client_error(self, error: KafkaError) -> None:
         logger.warning("Kafka says: %s", error.str(), extra={"action": "client_error", "code": error.name()})
+
+
+def _explained(error: BaseException, node: str) -> BaseException:
+    # The client says "fatal" and only in words what it was.
+    if isinstance(error, KafkaException) and "group.instance.id" in error.args[0].str():
+        return NodeTaken(f"another worker calls itself {node}: one CRONSTREAM_NODE a process")
+    return error

@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cronstream import bodies, dead_letters
 from cronstream.clock import Clock
 from cronstream.records import MAX_ITEMS, Batch, Item, Kind, in_batches
 from cronstream.settings import WorkerSettings
+from workers.attempt import Result
 from workers.run import Record, Run
 from workers.text import clean
 
@@ -92,17 +92,18 @@ class Reporter:
             self._outcome(record, batch, partial(then, runs[begin : begin + len(batch)]))
             begin += len(batch)
 
-    def ended(self, run: Run, kind: Kind, error: str | None = None, output: str | None = None) -> None:
+    def ended(self, run: Run, result: Result) -> None:
         """Say how a run ended. It is finished once that is acknowledged."""
         report = run.report(
             self._settings.node,
-            self._clock.wall_us(),
-            clean(error, ERROR_BYTES),
-            clean(output, self._settings.output_bytes),
+            finished_at=self._clock.wall_us(),
+            error=clean(result.error, ERROR_BYTES),
+            output=clean(result.output, self._settings.output_bytes),
+            work=None if result.kind == Kind.SUCCEEDED else run.body,
+            final=result.final,
+            retry_after_us=result.retry_after_us,
         )
-        if kind != Kind.SUCCEEDED:
-            report = msgspec.structs.replace(report, work=run.body)
-        self._ends.setdefault(run.record, []).append(run.item(kind, bodies.pack(report)))
+        self._ends.setdefault(run.record, []).append(run.item(result.kind, bodies.pack(report)))
         self._collected += 1
         if self._collected >= MAX_ITEMS:
             self.flush()

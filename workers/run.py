@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from cronstream.bodies import Report, Work
 from cronstream.records import Item, Kind, Source
@@ -65,6 +66,11 @@ class Run:
         return self.work.tenant if self.work else ""
 
     @property
+    def handler(self) -> str:
+        """What is to run it."""
+        return self.work.handler if self.work else ""
+
+    @property
     def key(self) -> Key:
         """What is started at most once."""
         return (self.job_id, self.scheduled_us, self.request_id, self.attempt)
@@ -86,17 +92,7 @@ class Run:
         """Its item on outcomes."""
         return Item(kind, self.job_id, self.scheduled_us, self.request_id, self.attempt, body)
 
-    def report(
-        self, worker: str, finished_at: int | None = None, error: str | None = None, output: str | None = None
-    ) -> Report:
-        """What the worker says of it; without the work itself."""
-        return Report(
-            self.tenant,
-            self.work.name if self.work else "",
-            worker,
-            self.record.published_at,
-            self.started_at,
-            finished_at,
-            error,
-            output,
-        )
+    def report(self, worker: str, **end: Any) -> Report:
+        """What the worker says of it; ``end``: the fields of a ``Report`` about how it ended."""
+        name = self.work.name if self.work else ""
+        return Report(self.tenant, name, worker, self.record.published_at, self.started_at, **end)

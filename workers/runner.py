@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cronstream.clock import Clock
 from cronstream.records import Kind
-from workers.attempt import Handler, Result
-from workers.fairness import FairQueue
+from workers.attempt import BadPayload, Handler, Result, failed, refused
+from workers.handlers import PROGRAMS
 from workers.reporter import Reporter
 from workers.run import Record, Run
+from workers.slots import Slots
 from workers.trust import Trust
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 FILL_SECONDS = 0.005
 """Slots that fall free within this share one ``started`` record."""
 TRUST_SECONDS = 0.1
-CUT_SECONDS = 10.0
+CUT_SECONDS = 15.0
 """How long handlers may take to die once cancelled."""
 
 
@@ -40,11 +41,12 @@ class Immortal(RuntimeError):
 
 
 class Runner:
-    """Runs what is submitted, fairly, in at most ``slots`` tasks."""
+    """Runs what is submitted, fairly, in at most ``slots`` tasks beside ``process_slots`` programs."""
 
     def __init__(
         self,
         slots: int,
+        process_slots: int,
         handlers: Mapping[str, Handler],
         reporter: Reporter,
         clock: Clock,
@@ -52,7 +54,7 @@ class Runner:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._queue: FairQueue[Run] = FairQueue(slots)
+        self._queue: Slots[Run] = Slots({"task": slots, "program": process_slots}, _slot_class)
         self._handlers = handlers
         self._reporter = reporter
         self._clock = clock
@@ -96,7 +98,7 @@ class Runner:
             cut = await self._cut(partition)
             for run in cut:
                 self.counts["lost"] += 1
-                self._reporter.ended(run, Kind.LOST, "cut off: its worker was stopping")
+                self._reporter.ended(run, Result(Kind.LOST, "cut off: its worker was stopping"))
         await self._reporter.settled(partition)
         del self._active[partition]
 
@@ -138,7 +140,7 @@ class Runner:
             return
         now = self._clock.wall_us()
         by_record: dict[Record, list[Run]] = {}
-        while (run := self._queue.take()) is not None:
+        for run in self._queue.take_all():
             run.started_at = now
             self._active[run.record.partition].add(run)
             by_record.setdefault(run.record, []).append(run)
@@ -158,7 +160,7 @@ class Runner:
 
     async def _run(self, run: Run) -> None:
         try:
-            kind, error, output = await self._execute(run)
+            result = await self._execute(run)
         except asyncio.CancelledError:
             return  # Cut: whoever cut it says so, or nobody does.
         except BaseException as problem:
@@ -166,29 +168,31 @@ class Runner:
             raise
         if run in self._active[run.record.partition] and not run.record.tenure.over:
             self._release(run)
-            self.counts[kind.name.lower()] += 1
-            self._reporter.ended(run, kind, error, output)
+            self.counts[result.kind.name.lower()] += 1
+            self._reporter.ended(run, result)
 
-    async def _execute(self, run: Run) -> tuple[Kind, str | None, str | None]:
+    async def _execute(self, run: Run) -> Result:
         assert run.work is not None
         handler = self._handlers.get(run.work.handler)
         if handler is None:
             known = ", ".join(sorted(self._handlers))
-            return Kind.FAILED, f"no handler {run.work.handler!r}; this worker has {known}", None
+            # Not final: another worker may be newer.
+            return failed(f"no handler {run.work.handler!r}; this worker has {known}")
         seconds = run.work.policy.timeout_seconds
         run.started_at = self._clock.wall_us()
         attempt = run.to_attempt(run.started_at + round(seconds * 1e6))
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                result: Result = await handler.run(attempt)
-            return result.kind, result.error, result.output
+                return await handler.run(attempt)
         except TimeoutError as error:
             if deadline.expired():
-                return Kind.TIMED_OUT, f"stopped at its deadline of {seconds:g} s", attempt.partial_output
-            return Kind.FAILED, f"TimeoutError: {error}", None
+                return Result(Kind.TIMED_OUT, f"stopped at its deadline of {seconds:g} s", attempt.partial_output)
+            return failed(f"TimeoutError: {error}")
+        except BadPayload as error:
+            return refused(str(error))
         except Exception as error:
-            return Kind.FAILED, f"{type(error).__name__}: {error}", None
+            return failed(f"{type(error).__name__}: {error}")
 
     def _release(self, run: Run) -> None:
         self._active[run.record.partition].discard(run)
@@ -196,3 +200,7 @@ class Runner:
         self._changed.set()
         if self._queue.waiting:
             self._fill_soon()
+
+
+def _slot_class(run: Run) -> str:
+    return "program" if run.handler in PROGRAMS else "task"

@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from cronstream.bodies import PoisonItem, Work, work_of
 from cronstream.clock import Clock
 from cronstream.records import Batch, Kind, PoisonRecord
+from workers.attempt import Result, refused
 from workers.donelog import DoneLog, Verdict, decide
 from workers.progress import Position, Progress
 from workers.reporter import Reporter
@@ -165,7 +166,7 @@ class Service:
             else:
                 self.counts["lost"] += 1
                 run.started_at = log.started_at(run.key)
-                self.reporter.ended(run, Kind.LOST, "its worker died while it ran")
+                self.reporter.ended(run, Result(Kind.LOST, "its worker died while it ran"))
         return to_run
 
     def _readable(self, runs: list[Run]) -> list[Run]:
@@ -174,7 +175,7 @@ class Service:
             if run.work is None:
                 self.counts["poison_items"] += 1
                 run.started_at = self._clock.wall_us()
-                self.reporter.ended(run, Kind.FAILED, "the attempt cannot be read: its body is not a Work")
+                self.reporter.ended(run, refused("the attempt cannot be read: its body is not a Work"))
         return [run for run in runs if run.work is not None]
 
     def _set_aside(self, message: Message, partition: Partition, poison: PoisonRecord) -> None:

@@ -48,6 +48,8 @@ def insert(conn: Conn, **columns: Any) -> int:
 
 
 URL = {"url": "https://example.org/hook"}
+LIMITS = {"cpu_seconds": 1, "memory_mib": 64, "file_mib": 1, "open_files": 32}
+SELECT = {"connection": "c", "statement": "SELECT 1"}
 GOOD: list[dict[str, Any]] = [
     {},
     {"cron": "0 9 * * MON-FRI"},
@@ -72,6 +74,15 @@ GOOD: list[dict[str, Any]] = [
     {"handler": "http", "payload": Jsonb({"url": "https://user:pass@example.org:8443?q", "body": [1, None]})},
     {"handler": "command", "payload": Jsonb({"argv": ["/bin/true", "", "ü"]})},
     {"handler": "command", "payload": Jsonb({"argv": ["cat"], "env": {"LEVEL": "9"}, "stdin": "5"})},
+    {"handler": "http", "payload": Jsonb({**URL, "timeout_seconds": 0.5, "retry_on": [404, 409]})},
+    {"handler": "command", "payload": Jsonb({"argv": ["ls"], "cwd": "/tmp", "limits": {}, "final_exit_codes": []})},
+    {"handler": "command", "payload": Jsonb({"argv": ["ls"], "limits": LIMITS, "final_exit_codes": [1, 255]})},
+    {"handler": "kafka", "payload": Jsonb({"topic": "a._-Z9"})},
+    {"handler": "kafka", "payload": Jsonb({"topic": "t", "value": None, "key": "", "headers": {"a": "b"}})},
+    {"handler": "sql", "payload": Jsonb({"connection": "c", "statement": "SELECT %(tenant)s LIKE '5%'"})},
+    {"handler": "sql", "payload": Jsonb({"connection": "c", "statement": "CALL f(%(a)s)", "parameters": {"a": [1]}})},
+    {"handler": "python", "payload": Jsonb({"entry_point": "run:main"})},
+    {"handler": "python", "payload": Jsonb({"entry_point": "a._b.c1:d_2", "arguments": {"x": 1}, "limits": LIMITS})},
     {"payload": Jsonb({"any": {"key": 5}})},
     {"run_at": "2026-01-01Z", "starts_at": "2026-01-01Z", "ends_at": "2026-01-01T00:00:01Z"},
     {"cron": "@daily", "starts_at": "2026-01-01T01:00Z", "ends_at": "2026-01-02T00:00Z"},
@@ -209,6 +220,44 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("payload", {"handler": "command", "payload": Jsonb({"argv": ["ls", ["x"]]})}, "non-empty list of strings"),
     ("payload", {"handler": "command", "payload": Jsonb({"argv": [""]})}, "non-empty list of strings"),
     ("payload", {"handler": "command", "payload": Jsonb({"argv": [None]})}, "non-empty list of strings"),
+    *(
+        ("payload", {"handler": handler, "payload": Jsonb(payload)}, says)
+        for handler, payload, says in (
+            ("http", {**URL, "timeout_seconds": 0}, "payload.timeout_seconds must be more than 0 and at most 86400"),
+            ("http", {**URL, "timeout_seconds": "5"}, "payload.timeout_seconds must be more than 0"),
+            ("http", {**URL, "retry_on": 404}, "payload.retry_on must be a list of whole numbers from 300 to 599"),
+            ("http", {**URL, "retry_on": [200]}, "payload.retry_on must be a list"),
+            ("http", {**URL, "retry_on": [404.5]}, "payload.retry_on must be a list"),
+            ("http", {**URL, "retry_on": ["404"]}, "payload.retry_on must be a list"),
+            ("command", {"argv": ["x"], "cwd": "tmp"}, "payload.cwd must be an absolute path"),
+            ("command", {"argv": ["x"], "limits": 5}, "payload.limits must be an object of whole numbers"),
+            ("command", {"argv": ["x"], "limits": {"memory_mib": 0}}, "payload.limits must be an object of whole"),
+            ("command", {"argv": ["x"], "limits": {"memory_mib": "1"}}, "payload.limits must be an object of whole"),
+            ("command", {"argv": ["x"], "limits": {"memory": 1}}, 'payload.limits has a limit .* not known: "memory"'),
+            (
+                "command",
+                {"argv": ["x"], "final_exit_codes": [0]},
+                "payload.final_exit_codes must be a list .* 1 to 255",
+            ),
+            ("kafka", {}, "needs a topic, 1 to 249 letters"),
+            ("kafka", ["topic"], "needs a topic"),
+            ("kafka", {"topic": "no spaces"}, "payload.topic needs a topic"),
+            ("kafka", {"topic": ".."}, "payload.topic needs a topic"),
+            ("kafka", {"topic": "t", "key": 5}, "payload.key must be a string"),
+            ("kafka", {"topic": "t", "headers": {"a": 1}}, "payload.headers must be an object of strings"),
+            ("kafka", {"topic": "t", "partition": 1}, 'does not know: "partition"'),
+            ("sql", {}, "needs a connection for handler sql"),
+            ("sql", {"connection": "c"}, "needs a statement for handler sql"),
+            ("sql", {"connection": "c", "statement": " "}, "payload.statement needs a statement"),
+            ("sql", {**SELECT, "parameters": []}, "payload.parameters must be an object"),
+            ("sql", {**SELECT, "statement": "SELECT %(x)s"}, 'names a parameter that is not there: "x"'),
+            ("sql", {**SELECT, "dsn": "host=db"}, 'does not know: "dsn"'),
+            ("python", {}, "needs an entry_point, package.module:function"),
+            ("python", {"entry_point": "a.b"}, "payload.entry_point needs an entry_point"),
+            ("python", {"entry_point": "a:b", "arguments": [1]}, "payload.arguments must be an object"),
+            ("python", {"entry_point": "a:b", "args": {}}, 'does not know: "args"'),
+        )
+    ),
     ("payload", {"payload": Jsonb({"x": "y" * 65_536})}, "more than 65536"),
     ("misfire_policy", {"misfire_policy": "fire_now"}, "must be one of FIRE_NOW, SKIP, CATCH_UP"),
     ("misfire_grace", {"misfire_grace": "-1 second"}, "must be from 0 to 1 day"),
@@ -351,7 +400,16 @@ def test_a_revision_is_neither_chosen_nor_changed(conn: Conn) -> None:
         ({"handler": "http", "payload": Jsonb({**URL, "metod": "PUT"})}, "Did you mean method? Known: url, method,"),
         ({"handler": "http", "payload": Jsonb({**URL, "header": {}})}, "Did you mean headers?"),
         ({"handler": "http", "payload": Jsonb({**URL, "method": "get"})}, "Did you mean GET?"),
-        ({"handler": "http", "payload": Jsonb({**URL, "retries": 3})}, "Known: url, method, headers, body."),
+        ({"handler": "http", "payload": Jsonb({**URL, "retries": 3})}, "Known: url, method, headers, body, timeout"),
+        (
+            {"handler": "command", "payload": Jsonb({"argv": ["x"], "limits": {"memory": 5}})},
+            "Did you mean memory_mib?",
+        ),
+        (
+            {"handler": "sql", "payload": Jsonb({**SELECT, "statement": "SELECT %(idempotencykey)s"})},
+            "Did you mean idempotency_key? Put it into parameters;",
+        ),
+        ({"handler": "sqll", "payload": Jsonb(SELECT)}, "One of http, command, kafka, sql, python, log."),
         ({"handler": "command", "payload": Jsonb({"argv": ["x"], "environment": {}})}, "Did you mean env?"),
         ({"misfire_policy": "fire_now"}, "Did you mean FIRE_NOW? Left out, it is FIRE_NOW."),
         ({"max_attempts": 0}, "Left out, it is 5."),

@@ -76,6 +76,7 @@ class TestInstallation:
             "CRONSTREAM_CONNECT": self.endpoints.connect,
             "CRONSTREAM_CONNECT_SECRETS": self.endpoints.connect_secrets,
             "CRONSTREAM_PARTITIONS": "4",
+            "CRONSTREAM_HTTP_ALLOW": "127.0.0.0/8",
         }
         if self.endpoints.capture_host is not None:
             variables["CRONSTREAM_CAPTURE_POSTGRES_HOST"] = self.endpoints.capture_host

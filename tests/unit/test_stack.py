@@ -135,6 +135,7 @@ class TestSettings:
         settings.make_example(home)
         assert settings.read(home, {}) == {
             "CRONSTREAM_COMMAND_ENABLED": "true",
+            "CRONSTREAM_HTTP_ALLOW": "127.0.0.0/8,::1/128",
             "CRONSTREAM_SLOTS": "100",
             "CRONSTREAM_LOG_LEVEL": "INFO",
         }

@@ -1,12 +1,13 @@
 """A process between the worker and one command: bounded output, and no survivors.
 
-Run as ``python -I -S guard.py PARENT OUTPUT_BYTES ARGV…``, in a session of its
+Run as ``python -I -S guard.py PARENT OUTPUT_BYTES LIMITS ARGV…``, in a session of its
 own. Why a process: PR_SET_PDEATHSIG in a ``preexec_fn`` is not safe beside
 threads and reaches the first child only. The guard is the *subreaper* of
 everything below it, so that no daemonised grandchild slips away, and it reads a
 flood of output on its own account, not on the worker's event loop.
 
     the program ends        kill what it left behind, write the output, end the same way
+    its tree grows too far  kill the tree, say so in the output, end by SIGKILL
     SIGTERM (deadline)      kill the tree, write the output, exit
     the worker dies         the kernel sends SIGTERM: as above
     the guard is killed     the kernel kills the program
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -26,13 +28,46 @@ import sys
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CHUNK = 1 << 16
+PAGE_BYTES = resource.getpagesize()
 KILL_ROUNDS = 400
 KILL_PAUSE_SECONDS = 0.005
+LOOK_SECONDS = 0.5
+"""How often the tree is measured. Limits of a process are the kernel's; those of a tree can only be looked at."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def main(parent: int, bound: int, argv: list[str]) -> int:
+class Limits:
+    """What the program may take."""
+
+    def __init__(self, argument: str) -> None:
+        self.cpu_seconds, self.memory_bytes, self.file_bytes, self.open_files, self.tree = map(int, argument.split(":"))
+
+    def impose(self) -> None:
+        """On this process and whatever it becomes and starts."""
+        for what, soft, spare in (
+            # One second more to the hard limit: SIGXCPU can be handled, then comes SIGKILL.
+            (resource.RLIMIT_CPU, self.cpu_seconds, 1),
+            # Of data, not of addresses: many runtimes reserve addresses that they never use.
+            (resource.RLIMIT_DATA, self.memory_bytes, 0),
+            (resource.RLIMIT_FSIZE, self.file_bytes, 0),
+            (resource.RLIMIT_NOFILE, self.open_files, 0),
+            (resource.RLIMIT_CORE, 0, 0),
+        ):
+            _, most = resource.getrlimit(what)
+            hard = soft + spare if most == resource.RLIM_INFINITY else min(soft + spare, most)
+            resource.setrlimit(what, (min(soft, hard), hard))
+
+    def exceeded(self, tree: dict[int, int]) -> bytes | None:
+        """What a tree (resident bytes by process) has too much of."""
+        if len(tree) > self.tree:
+            return b"more than %d processes" % self.tree
+        if sum(tree.values()) > self.memory_bytes:
+            return b"more than %d MiB of memory" % (self.memory_bytes >> 20)
+        return None
+
+
+def main(parent: int, bound: int, limits: Limits, argv: list[str]) -> int:
     """Run ``argv``; the exit status it ended with, negative for a signal."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
@@ -40,7 +75,8 @@ def main(parent: int, bound: int, argv: list[str]) -> int:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGCHLD, signal.SIGALRM):
+        signal.signal(number, lambda *_: None)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
@@ -48,7 +84,7 @@ def main(parent: int, bound: int, argv: list[str]) -> int:
     out_read, out_write = os.pipe()
     child = os.fork()
     if child == 0:
-        _become(argv, out_write)
+        _become(argv, out_write, limits)
     os.close(out_write)
     os.close(0)
     os.set_blocking(out_read, False)
@@ -56,10 +92,12 @@ def main(parent: int, bound: int, argv: list[str]) -> int:
     tail = Tail(bound)
     status: int | None = None
     is_open = True
-    while status is None and not stopped:
+    too_much: bytes | None = None
+    signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
+    while status is None and not stopped and too_much is None:
         ready, _, _ = select.select([wake_read, *([out_read] if is_open else [])], [], [], 1.0)
-        if wake_read in ready:
-            _drain(wake_read)
+        if wake_read in ready and signal.SIGALRM in _drain(wake_read):
+            too_much = limits.exceeded(_descendants())
         if out_read in ready:
             is_open = tail.read(out_read)
         status = _reap(child, status)
@@ -67,10 +105,14 @@ def main(parent: int, bound: int, argv: list[str]) -> int:
     for _ in range(64):
         if not tail.read(out_read):
             break
+    if too_much is not None:
+        tail.add(b"[killed: %s]\n" % too_much)
     os.set_blocking(1, True)
     _write(1, tail.text())
     if stopped:
         return 128 + signal.SIGTERM
+    if too_much is not None:
+        return -signal.SIGKILL
     return os.waitstatus_to_exitcode(status) if status is not None else 1
 
 
@@ -88,11 +130,15 @@ class Tail:
             chunk = os.read(descriptor, CHUNK)
         except BlockingIOError:
             return False
+        self.add(chunk)
+        return bool(chunk)
+
+    def add(self, chunk: bytes) -> None:
+        """The next of it."""
         self._kept += chunk
         self._total += len(chunk)
         if len(self._kept) > self._bound + CHUNK:
             del self._kept[: len(self._kept) - self._bound]
-        return bool(chunk)
 
     def text(self) -> bytes:
         """What is kept, and first of all how much is not."""
@@ -103,13 +149,14 @@ class Tail:
         return (mark + bytes(self._kept[len(self._kept) - keep :]))[: self._bound]
 
 
-def _become(argv: list[str], out: int) -> None:
+def _become(argv: list[str], out: int, limits: Limits) -> None:
     try:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.dup2(out, 1)
         os.dup2(out, 2)
+        limits.impose()
         os.execvpe(argv[0], argv, _environment())  # noqa: S606 - without a shell is the point
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
@@ -151,25 +198,32 @@ def _kill_tree(child: int, status: int | None) -> int | None:
     return status
 
 
-def _descendants() -> list[int]:
+def _descendants() -> dict[int, int]:
+    """Every process below this one, and the bytes that it holds in memory."""
     children: dict[int, list[int]] = {}
+    resident: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as stat:
-                    parent = int(stat.read().rpartition(b")")[2].split()[1])
+                    fields = stat.read().rpartition(b")")[2].split()
+                parent, pages = int(fields[1]), int(fields[21])
             except (OSError, IndexError, ValueError):
                 continue
             children.setdefault(parent, []).append(int(name))
+            resident[int(name)] = pages * PAGE_BYTES
     found = list(children.get(os.getpid(), []))
     for pid in found:
         found += children.get(pid, [])
-    return found
+    return {pid: resident[pid] for pid in found}
 
 
-def _drain(descriptor: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        os.read(descriptor, CHUNK)
+def _drain(descriptor: int) -> bytes:
+    """The numbers of the signals that came."""
+    try:
+        return os.read(descriptor, CHUNK)
+    except BlockingIOError:
+        return b""
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -191,4 +245,4 @@ def _end(code: int) -> None:
 
 
 if __name__ == "__main__":
-    _end(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    _end(main(int(sys.argv[1]), int(sys.argv[2]), Limits(sys.argv[3]), sys.argv[4:]))

@@ -1,71 +1,106 @@
 """``http``: one request a run, over a shared session that keeps connections alive.
 
-Payload: ``{"url": …, "method"?: "POST", "headers"?: {…}, "body"?: any JSON}``.
-Without a body the target gets an envelope that says which run it is. The
-identity always travels in the headers, whatever the payload asks for.
+Payload: ``{"url": …, "method"?: "POST", "headers"?: {…}, "body"?: any JSON,
+"timeout_seconds"?: 5, "retry_on"?: [404]}``. Without a body the target gets an
+envelope that says which run it is. The identity always travels in the headers,
+whatever the payload asks for.
+
+    2xx                       succeeded
+    408, 425, 429, 5xx        failed; tried again, not before what Retry-After says
+    any other, redirects too  failed for good, unless the payload's ``retry_on`` has it
+    no answer                 failed; tried again
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+
 import aiohttp
 import msgspec
 
-from workers.attempt import Attempt, Result, failed, succeeded
+from cronstream.clock import Clock
+from workers.attempt import Attempt, PayloadReader, Result, failed, refused, succeeded
+from workers.handlers.addresses import AddressRefused, GuardedSockets, Network
+from workers.handlers.retry_after import not_before_us
+from workers.handlers.secrets import Secrets
+from workers.text import clean
 
 BODY_BYTES = 4 * 1024
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_PASSING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The payload of an ``http`` job."""
 
     url: str
     method: str = "POST"
     headers: dict[str, str] = {}
     body: msgspec.Raw = msgspec.Raw()
+    timeout_seconds: float | None = None
+    """Of this request alone; the run's deadline ends it anyway."""
+    retry_on: list[int] = []
+    """Statuses that are tried again although they usually are not."""
 
 
-_calls = msgspec.json.Decoder(Call)
+_calls = PayloadReader(Call, "an http call")
 
 
 class HttpHandler:
-    """2xx has succeeded; everything else, redirects too, has failed. The runner's deadline is the only one."""
+    """Sends requests to public addresses, and to those in ``allowed``; proxies of the environment are not used."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, allowed: Sequence[Network] = ()) -> None:
+        self._clock = clock
         self._session = aiohttp.ClientSession(
             # The slots bound the connections. Idle ones go before common servers drop them.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=15, ttl_dns_cache=10),
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=15, ttl_dns_cache=10, socket_factory=GuardedSockets(allowed)
+            ),
+            timeout=_within(None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("Accept-Encoding",),
+            trust_env=False,
         )
 
     async def run(self, attempt: Attempt) -> Result:
-        try:
-            call = _calls.decode(attempt.work.payload or b"")
-        except msgspec.MsgspecError as error:
-            return failed(f"the payload is not an http call: {error}")
+        call = _calls.read(attempt)
         method = call.method.upper()
-        own = identity(attempt)
-        taken = {name.lower() for name in own}
-        headers = {name: text for name, text in call.headers.items() if name.lower() not in taken} | own
-        body = None if method in _BODILESS else bytes(call.body) or envelope(attempt)
-        if body is not None and not any(name.lower() == "content-type" for name in headers):
-            headers["Content-Type"] = "application/json"
+        body = None if method in _BODILESS else bytes(call.body) or msgspec.json.encode(envelope(attempt))
+        secrets = Secrets.of(call.url, call.headers)
         try:
             async with self._session.request(
-                method, call.url, data=body, headers=headers, allow_redirects=False
+                method,
+                call.url,
+                data=body,
+                headers=_headers(call.headers, identity(attempt), has_body=body is not None),
+                allow_redirects=False,
+                timeout=_within(call.timeout_seconds),
             ) as response:
-                said = await _read(response.content, BODY_BYTES)
-                if 200 <= response.status < 300:
-                    return succeeded(said or None)
-                return failed(f"HTTP {response.status} {response.reason or ''}".rstrip(), said or None)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return failed(f"{type(error).__name__}: {error}")
+                said = clean(secrets.hide(await _read(response.content, BODY_BYTES)), BODY_BYTES)
+                return self._judge(call, response, said or None)
+        except TimeoutError:
+            return failed(f"no answer within {call.timeout_seconds:g} s")
+        except aiohttp.InvalidURL:
+            return refused("the payload's url cannot be used")
+        except (aiohttp.ClientError, OSError) as error:
+            return failed(secrets.hide(f"{type(error).__name__}: {error}"), final=_is_refusal(error))
+        except ValueError as error:
+            return refused(secrets.hide(f"the request cannot be sent: {error}"))
 
     async def close(self) -> None:
         await self._session.close()
+
+    def _judge(self, call: Call, response: aiohttp.ClientResponse, said: str | None) -> Result:
+        status = response.status
+        if 200 <= status < 300:
+            return succeeded(said)
+        error = f"HTTP {status} {response.reason or ''}".rstrip()
+        if status >= 500 or status in _PASSING or status in call.retry_on:
+            later = not_before_us(response.headers.get("Retry-After"), self._clock.wall_us())
+            return failed(error, said, retry_after_us=later)
+        return failed(error, said, final=True)
 
 
 def identity(attempt: Attempt) -> dict[str, str]:
@@ -79,18 +114,35 @@ def identity(attempt: Attempt) -> dict[str, str]:
     }
 
 
-def envelope(attempt: Attempt) -> bytes:
-    """The body of a call whose payload has none."""
-    return msgspec.json.encode(
-        {
-            "job": attempt.work.name,
-            "tenant": attempt.work.tenant,
-            "job_id": attempt.job_id,
-            "scheduled_time": attempt.scheduled_time,
-            "attempt": attempt.attempt,
-            "key": attempt.idempotency_key,
-        }
-    )
+def envelope(attempt: Attempt) -> dict[str, str | int]:
+    """What a target gets whose payload has nothing for it."""
+    return {
+        "job": attempt.work.name,
+        "tenant": attempt.work.tenant,
+        "job_id": attempt.job_id,
+        "scheduled_time": attempt.scheduled_time,
+        "attempt": attempt.attempt,
+        "key": attempt.idempotency_key,
+    }
+
+
+def _headers(asked: Mapping[str, str], own: Mapping[str, str], *, has_body: bool) -> dict[str, str]:
+    taken = {name.lower() for name in own}
+    headers = {name: text for name, text in asked.items() if name.lower() not in taken} | dict(own)
+    if has_body and not any(name.lower() == "content-type" for name in headers):
+        headers["Content-Type"] = "application/json"
+    return headers
+
+
+def _within(seconds: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, connect=None, sock_connect=None, sock_read=None)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether an address was refused, or all of several were."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    return isinstance(error, AddressRefused)
 
 
 async def _read(content: aiohttp.StreamReader, limit: int) -> str:

@@ -7,9 +7,16 @@ from typing import Any
 
 from cronstream.bodies import Policy, Work, pack
 from cronstream.records import Batch, Item, Kind, Source
+from cronstream.settings import WorkerSettings
 from workers.attempt import Attempt
 
 SCHEDULED_US = 1_772_953_200_000_000
+
+
+def settings(**changes: Any) -> WorkerSettings:
+    """A worker's, of servers that nobody asks."""
+    servers = {"postgres": "dbname=none", "kafka": "127.0.0.1:1", "etcd": "127.0.0.1:1", "node": "w1"}
+    return WorkerSettings.model_validate({**servers, **changes})
 
 
 def an_attempt(handler: str = "log", payload: Any = None, *, attempt: int = 1) -> Attempt:

@@ -14,9 +14,9 @@ import pytest
 
 from cronstream.records import Kind
 from tests.support.poll import eventually
-from tests.unit.workers.attempts import an_attempt
-from workers.attempt import Attempt, Result
-from workers.handlers import command
+from tests.unit.workers.attempts import an_attempt, settings
+from workers.attempt import Attempt, BadPayload, Result
+from workers.handlers import program
 from workers.handlers.command import CommandHandler
 
 BOUND = 4096
@@ -24,15 +24,12 @@ BOUND = 4096
 FAMILY = "echo begun; setsid sh -c 'echo $$ >> {pids}; sleep 600' & sh -c 'echo $$ >> {pids}; sleep 600; :' & {then}"
 
 
-def run(
-    payload: dict[str, Any], *, enabled: bool = True, deadline: float | None = None
-) -> tuple[Attempt, Result | None]:
+def run(payload: dict[str, Any], *, deadline: float | None = None, **changes: Any) -> tuple[Attempt, Result | None]:
     """None: it was cut off at its deadline."""
 
     async def go() -> tuple[Attempt, Result | None]:
-        handler = CommandHandler(
-            enabled=enabled, output_bytes=BOUND, inherited={"PATH": os.environ["PATH"], "SECRET": "s"}
-        )
+        chosen = settings(**{"command_enabled": True, "output_bytes": BOUND, **changes})
+        handler = CommandHandler(chosen, {"PATH": os.environ["PATH"], "SECRET": "s"})
         attempt = an_attempt("command", payload)
         try:
             async with asyncio.timeout(deadline):
@@ -140,9 +137,9 @@ def test_the_whole_tree_dies_with_its_worker(tmp_path: Path) -> None:
     program = (
         "import asyncio\n"
         "from workers.handlers.command import CommandHandler\n"
-        "from tests.unit.workers.attempts import an_attempt\n"
+        "from tests.unit.workers.attempts import an_attempt, settings\n"
         f"payload = {{'argv': ['sh', '-c', {FAMILY.format(pids=pids, then='wait')!r}]}}\n"
-        "handler = CommandHandler(enabled=True, output_bytes=100)\n"
+        "handler = CommandHandler(settings(command_enabled=True))\n"
         "asyncio.run(handler.run(an_attempt('command', payload)))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as worker:
@@ -157,7 +154,7 @@ def test_a_program_that_kills_its_guard_has_failed() -> None:
 
 
 def test_a_stopped_guard_is_killed_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(command, "KILL_SECONDS", 0.2)
+    monkeypatch.setattr(program, "KILL_SECONDS", 0.2)
     pids = tmp_path / "pids"
     script = f"echo $$ >> {pids}; kill -STOP $PPID; sleep 600"
     _, result = run({"argv": ["sh", "-c", script]}, deadline=0.7)
@@ -167,14 +164,69 @@ def test_a_stopped_guard_is_killed_too(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_it_is_off_unless_allowed() -> None:
-    _, result = run({"argv": ["true"]}, enabled=False)
+    _, result = run({"argv": ["true"]}, command_enabled=False)
     assert result is not None
     assert result.kind is Kind.FAILED
     assert "CRONSTREAM_COMMAND_ENABLED" in (result.error or "")
+    assert result.final
 
 
 @pytest.mark.parametrize("payload", [{}, {"argv": []}, {"argv": "ls"}, {"argv": ["a\0b"]}, {"argv": ["x"], "env": [1]}])
 def test_what_is_no_command_is_a_failure(payload: dict[str, Any]) -> None:
-    _, result = run(payload)
+    with pytest.raises(BadPayload, match="the payload is not a command"):
+        run(payload)
+
+
+def test_it_runs_in_the_folder_that_it_names(tmp_path: Path) -> None:
+    assert result_of(["pwd"], cwd=str(tmp_path)).output == f"{tmp_path}\n"
+    result = result_of(["pwd"], cwd="/no/such/folder")
+    assert (result.kind, result.error) == (Kind.FAILED, "/no/such/folder: No such file or directory")
+
+
+def test_the_exit_codes_that_a_payload_names_are_final() -> None:
+    script = ["sh", "-c", "exit 65"]
+    assert not result_of(script).final
+    assert not result_of(script, final_exit_codes=[64]).final
+    assert result_of(script, final_exit_codes=[64, 65]).final
+
+
+def test_processor_time_is_limited() -> None:
+    result = result_of([sys.executable, "-c", "while True: pass"], limits={"cpu_seconds": 1})
+    assert result.error == "killed by SIGXCPU"
+
+
+def test_memory_is_limited_for_each_process() -> None:
+    result = result_of([sys.executable, "-c", "bytearray(200 << 20)"], limits={"memory_mib": 100})
+    assert result.error == "exit code 1"
+    assert "MemoryError" in (result.output or "")
+
+
+def test_memory_is_limited_for_the_whole_tree() -> None:
+    fork = "import os, time\nfor _ in range(5):\n  if not os.fork(): break\nb = bytearray(40 << 20)\ntime.sleep(60)"
+    result = result_of([sys.executable, "-c", fork], limits={"memory_mib": 100})
+    assert result.error == "killed by SIGKILL"
+    assert result.output == "[killed: more than 100 MiB of memory]\n"
+
+
+def test_the_number_of_processes_is_limited(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"for i in 1 2 3 4 5 6; do sh -c 'echo $$ >> {pids}; sleep 600; :' & done; wait"
+    _, result = run({"argv": ["sh", "-c", script]}, process_tree=5)
     assert result is not None
-    assert "the payload is not a command" in (result.error or "")
+    assert (result.error, result.output) == ("killed by SIGKILL", "[killed: more than 5 processes]\n")
+    assert not any(is_alive(pid) for pid in pids_in(pids, 6))
+
+
+def test_files_are_limited_in_size_and_number(tmp_path: Path) -> None:
+    write = f"open({str(tmp_path / 'big')!r}, 'wb').write(bytes(3 << 20))"
+    assert "File too large" in (result_of([sys.executable, "-c", write], limits={"file_mib": 1}).output or "")
+    assert (tmp_path / "big").stat().st_size <= 1 << 20
+    opens = "held = [open('/dev/null') for _ in range(100)]"
+    assert "Too many open files" in (result_of([sys.executable, "-c", opens], limits={"open_files": 32}).output or "")
+
+
+@pytest.mark.parametrize("memory", [0, 2000, -1])
+def test_a_payload_cannot_take_more_than_the_worker_allows(memory: int) -> None:
+    message = f"limits.memory_mib is {memory}; this worker allows 1 to 1024 .CRONSTREAM_PROCESS_MEMORY_MIB"
+    with pytest.raises(BadPayload, match=message):
+        run({"argv": ["true"], "limits": {"memory_mib": memory}})

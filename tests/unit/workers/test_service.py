@@ -9,7 +9,7 @@ from typing import Any
 from cronstream.clock import FakeClock
 from cronstream.records import Batch, Item, Kind, PoisonRecord
 from tests.unit.workers.attempts import a_batch, a_run
-from workers.attempt import Attempt, Result, succeeded
+from workers.attempt import Attempt, BadPayload, Result, succeeded
 from workers.donelog import DoneLog
 from workers.progress import Position
 from workers.run import Record, Run
@@ -39,6 +39,7 @@ class Outcomes:
         self._service = service
         self.said: list[tuple[str, int]] = []
         self.errors: dict[int, str | None] = {}
+        self.final: dict[int, bool] = {}
         self.dead: list[str] = []
         self.holds_started = False
         self.held: list[Callable[[], None]] = []
@@ -50,9 +51,10 @@ class Outcomes:
         else:
             asyncio.get_running_loop().call_soon(then, runs)
 
-    def ended(self, run: Run, kind: Kind, error: str | None = None, output: str | None = None) -> None:
-        self.said.append((kind.name, run.job_id))
-        self.errors[run.job_id] = error
+    def ended(self, run: Run, result: Result) -> None:
+        self.said.append((result.kind.name, run.job_id))
+        self.errors[run.job_id] = result.error
+        self.final[run.job_id] = result.final
         asyncio.get_running_loop().call_soon(self._service.finished, run.record, 1)
 
     async def settled(self, partition: int) -> None:
@@ -65,7 +67,7 @@ class Outcomes:
 
 
 class Obedient:
-    """Job 1 ends at once, 2 hangs, 3 raises, 4 raises TimeoutError, 5 ignores nothing but takes its time to die."""
+    """Job 1 ends at once, 2 hangs, 3 raises, 4 raises TimeoutError, 6 cannot read its payload."""
 
     def __init__(self) -> None:
         self.ran: list[int] = []
@@ -82,6 +84,8 @@ class Obedient:
                 await asyncio.Event().wait()
             if attempt.job_id == 3:
                 raise KeyError("nothing there")
+            if attempt.job_id == 6:
+                raise BadPayload("no url")
             if attempt.job_id == 4:
                 raise TimeoutError("the target's own")
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -106,7 +110,8 @@ class World:
         self.handler = Obedient()
         runner = Runner(
             slots,
-            {"log": self.handler},
+            1,
+            {"log": self.handler, "command": self.handler},
             self.outcomes,  # type: ignore[arg-type]
             self.clock,
             self.trust,
@@ -197,7 +202,7 @@ def test_a_handlers_exception_is_its_failure() -> None:
     errors = play(story).outcomes.errors
     assert errors[3] == "KeyError: 'nothing there'"
     assert errors[4] == "TimeoutError: the target's own"
-    assert errors[9] == "no handler 'nosuch'; this worker has log"
+    assert errors[9] == "no handler 'nosuch'; this worker has command, log"
 
 
 def test_poison_items_fail_and_their_batch_goes_on() -> None:
@@ -319,3 +324,27 @@ def test_a_process_that_stood_still_starts_nothing() -> None:
         await world.until(lambda: world.position().offset == 1)
 
     play(story)
+
+
+def test_a_payload_that_cannot_be_read_fails_for_good() -> None:
+    async def story(world: World) -> None:
+        world.adopt()
+        world.take(a_run(3), a_run(6))
+        await world.until(lambda: world.position().offset == 1)
+
+    outcomes = play(story).outcomes
+    assert outcomes.final == {3: False, 6: True}
+    assert outcomes.errors[6] == "no url"
+
+
+def test_programs_take_no_slot_of_others() -> None:
+    async def story(world: World) -> None:
+        world.adopt()
+        world.take(*(a_run(2, handler="command", tenant=f"t{number}") for number in range(5)))
+        world.take(a_run(1), a_run(7), offset=1)
+        await world.until(lambda: world.outcomes.said.count(("SUCCEEDED", 1)) == 1)
+        await world.until(lambda: world.outcomes.said.count(("SUCCEEDED", 7)) == 1)
+        assert world.handler.ran.count(2) == 1
+        assert world.service.runner.running == 1
+
+    play(story, slots=1)

@@ -1,0 +1,72 @@
+"""Parameters of statements, and the file of connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cronstream.settings import SettingsError
+from workers.attempt import BadPayload
+from workers.handlers.sql import numbered
+from workers.handlers.sql_connections import read_connections
+
+
+def test_named_parameters_become_numbered_ones() -> None:
+    statement = "INSERT INTO t VALUES (%(a)s, %(b)s, %(a)s) -- 5 % of %s"
+    given = {"a": "x'y", "b": {"n": [1, None]}, "unused": 5}
+    assert numbered(statement, given) == (
+        b"INSERT INTO t VALUES ($1, $2, $1) -- 5 % of %s",
+        [b"x'y", b'{"n":[1,null]}'],
+    )
+
+
+def test_values_are_text_that_the_server_reads() -> None:
+    _, values = numbered("%(a)s %(b)s %(c)s %(d)s", {"a": 5, "b": 1.5, "c": True, "d": None})
+    assert values == [b"5", b"1.5", b"true", None]
+
+
+def test_a_missing_parameter_is_named() -> None:
+    with pytest.raises(BadPayload, match="not there: idempotencykey, x"):
+        numbered("%(x)s %(idempotencykey)s %(a)s", {"a": 1})
+
+
+def test_the_file_names_connections_and_their_passwords_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("it's\n")
+    path = tmp_path / "connections.toml"
+    path.write_text(
+        f'[billing]\ndsn = "host=db user=jobs"\npassword_file = "{secret}"\nconnections = 3\n[x]\ndsn = ""\n'
+    )
+    found = read_connections(path)
+    assert found.keys() == {"billing", "x"}
+    assert found["billing"].connections == 3
+    assert "it\\'s" in found["billing"].conninfo()
+    assert "it" not in repr(found)
+    assert read_connections(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[billing]\n", "billing.dsn: Field required"),
+        ('[billing]\ndsn = "host=db password=hush"\n', "billing.dsn: Value error, has a password"),
+        ('[billing]\ndsn = "postgresql://u:hush@db/x"\n', "billing.dsn: Value error, has a password"),
+        ('[billing]\ndsn = "hush = ="\n', "billing.dsn: Value error, not a libpq connection string"),
+        ('[billing]\ndsn = ""\nconnections = 0\n', "billing.connections: Input should be greater"),
+        ('[billing]\ndsn = ""\npool = 5\n', "billing.pool: Extra inputs"),
+        ("billing", "Expected '='"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named_and_not_quoted(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "connections.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match="CRONSTREAM_SQL_CONNECTIONS") as error:
+        read_connections(path)
+    assert says in str(error.value)
+    assert "hush" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"CRONSTREAM_SQL_CONNECTIONS: .*No such file"):
+        read_connections(tmp_path / "none")
