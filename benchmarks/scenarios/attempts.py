@@ -63,10 +63,10 @@ def run(report: Report, *, full: bool) -> None:
         rate = found["per_s"]
         if isinstance(rate, float) and (best is None or rate > best[1]):
             best = (queue.name, rate)
+    table("attempts", "a no-op from its instant, or from being queued, until it has run", HEAD, rows)
     if best:
         report.set("attempts.best_peer", best[0])
         report.set("attempts_ratio_to_best_peer", ours / best[1])
-    table("attempts", "a no-op from its instant, or from being queued, until it has run", HEAD, rows)
 
 
 def _ours(bench: Bench, report: Report, sizes: Sequence[int], rows: list[Row]) -> float:
