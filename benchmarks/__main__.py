@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 from benchmarks import machine, registry, tables
-from benchmarks.headlines import HEADLINES, summary
+from benchmarks.headlines import summary
 from benchmarks.installation import STACK
 from benchmarks.measure import Processors
 from benchmarks.report import FILE, FOLDER, Report
@@ -95,12 +95,8 @@ def _print_end(names: tuple[str, ...], report: Report, took: float, *, full: boo
     tables.table("took", "how long it took", ("scenario", "s", "may take s", "others' cores, or why it failed"), rows)
     if SCALE != 1:
         print(f"BENCH_SCALE={SCALE}: the figures below claim nothing\n")
-    measured = [row for row in summary(report.values) if row[1] is not None or _owner(row[0]) in names]
-    tables.table("summary", "what was measured", ("figure", "value", "to reach", "reached"), measured)
-
-
-def _owner(key: object) -> str | None:
-    return next((one.scenario for one in HEADLINES if one.key == key), None)
+    head = ("figure", "value", "to reach", "reached")
+    tables.table("summary_full" if full else "summary", "what was measured", head, summary(report.values, names))
 
 
 if __name__ == "__main__":

@@ -30,13 +30,13 @@ def percentiles_ms(late_us: npt.NDArray[np.integer]) -> dict[str, Value]:
     }
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int, *, children: bool = True) -> float:
     """Processor time of a process, its threads and the children that it has waited for; 0 when it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return sum(map(int, fields[11:15])) / _TICKS
+    return sum(map(int, fields[11 : 15 if children else 13])) / _TICKS
 
 
 def family_seconds(pid: int) -> float:
