@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.planning import Change
+from coordinator.requests import Step
 from coordinator.rules import Rule
 
 
@@ -57,6 +58,13 @@ class Edits:
 
 
 @dataclass(frozen=True, slots=True)
+class Requested:
+    """Steps of requests, to be published when it is their turn."""
+
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
 class Horizon:
     """From now on jobs due up to ``until_us`` stay in the wheel. ``taken`` is set when that is so."""
 
@@ -77,7 +85,7 @@ class Audited:
     """Every edit that was open when the term began has been handed over."""
 
 
-Arrival = Loaded | Edits | Horizon | Forget | Audited
+Arrival = Loaded | Edits | Requested | Horizon | Forget | Audited
 
 
 class Mailbox:

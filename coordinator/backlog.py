@@ -5,15 +5,13 @@ time, the job with the oldest goes first, and everything that it owes by then is
 judged and published together, so within a job the order holds. An entry counts
 only while its job has not moved since; a job that was edited meanwhile is simply
 not found any more.
-
-The rate is kept by an allowance that grows with time up to a second's worth;
-a job that owes more than what is left takes it below zero, and the rest waits.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from coordinator.allowance import Allowance
 from coordinator.loaded import LoadedJobs
 
 
@@ -22,9 +20,7 @@ class Backlog:
 
     def __init__(self, jobs: LoadedJobs, per_second: int, now_us: int) -> None:
         self._jobs = jobs
-        self._per_second = per_second
-        self._allowance = float(per_second)
-        self._asked_us = now_us
+        self._allowance = Allowance(per_second, now_us)
         self._waiting: list[tuple[int, int, int, int]] = []
 
     def __len__(self) -> int:
@@ -38,11 +34,9 @@ class Backlog:
 
     def take(self, now_us: int, most: int) -> list[int]:
         """The slots whose turn it is, oldest first, at most so many."""
-        elapsed_us = max(now_us - self._asked_us, 0)
-        self._asked_us = max(now_us, self._asked_us)
-        self._allowance = min(self._allowance + elapsed_us * self._per_second / 1e6, self._per_second)
+        allowed = min(most, self._allowance.left(now_us))
         slots: list[int] = []
-        while self._waiting and len(slots) < min(most, self._allowance):
+        while self._waiting and len(slots) < allowed:
             _, slot, job_id, version = heappop(self._waiting)
             if self._jobs.slot_of(job_id) == slot and self._jobs.version[slot] == version:
                 slots.append(slot)
@@ -50,8 +44,8 @@ class Backlog:
 
     def spend(self, items: int) -> None:
         """So many items were published for the slots taken."""
-        self._allowance -= items
+        self._allowance.spend(items)
 
     def wait_seconds(self) -> float | None:
         """Until the next job's turn; None when nobody waits."""
-        return max(1 - self._allowance, 0) / self._per_second if self._waiting else None
+        return self._allowance.wait_seconds() if self._waiting else None

@@ -14,7 +14,7 @@ Postgres is not waited for between due and published. Only an edited job waits:
 it is armed when its plan is written, since until then nobody who takes over
 could tell the new schedule's triggers on the log from the old one's.
 
-On-time work goes before what was missed (backlog.py).
+On-time work goes before what was missed (backlog.py), and both before requests (request_queue.py).
 
 A job whose times cannot be computed is set aside alone: a skip says why, its
 row gets no next time, and the next edit plans it anew.
@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from coordinator.ahead import Ahead
-from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, Job, Loaded, Mailbox
+from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, Job, Loaded, Mailbox, Requested
 from coordinator.backlog import Backlog
 from coordinator.batching import Packed, Slots, item_batches, pack
 from coordinator.database_clock import DatabaseClock
@@ -43,10 +43,12 @@ from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
 from coordinator.next_times import next_times
 from coordinator.publisher import Publisher
+from coordinator.request_queue import RequestQueue
+from coordinator.tail import Tail
 from coordinator.trust import Term
 from coordinator.unwritten import Row, Unwritten
 from coordinator.wheel import Wheel
-from coordinator.writer import NONE, Advances, Plans, Writer
+from coordinator.writer import NONE, Advances, Plans, Steps, Writer
 from cronstream.fault_points import reach
 from cronstream.records import RUN_KINDS, Batch, Int64s, Item, Kind
 from cronstream.settings import CoordinatorSettings
@@ -75,9 +77,10 @@ class Dispatcher:
         publisher: Publisher,
         writer: Writer,
         mailbox: Mailbox,
-        tail: Mapping[int, int] | None = None,
+        tail: Tail | None = None,
     ) -> None:
-        """``tail``: the newest published time of jobs that were not advanced when the term began."""
+        """``tail``: what was published and perhaps not noted when the term began."""
+        tail = tail or Tail()
         self._settings = settings
         self._term = term
         self.token = token
@@ -94,14 +97,17 @@ class Dispatcher:
         self._began_ns: int | None = None
         """When the newest transaction began."""
         self._backlog = Backlog(self._jobs, settings.catch_up_per_second, clock.now_us())
+        self._requests = RequestQueue(settings, clock.now_us(), tail.requested)
         self._horizon_us = 0
         self._unwritten = Unwritten()
-        self._tail = dict(tail or {})
+        self._tail = dict(tail.newest)
         # Until then what was settled of open edits is known from the log alone: it stays in the tail.
         self._edits_planned = False
         self.lateness = Lateness()
         self.published = 0
         self.skipped = 0
+        self.requested = 0
+        """Runs published of requests."""
         self._first_publish_ns: int | None = None
         self.capture_lag_ms: float | None = None
         """From the commit of the newest edit to its plan."""
@@ -143,7 +149,8 @@ class Dispatcher:
         if due.size:
             self._fire(due, now_us)
         caught_up = self._catch_up(max(now_us, self._clock.now_us())) if len(self._backlog) else 0
-        return bool(due.size or caught_up or len(self._mailbox)) or self._ahead.step(now_us)
+        requested = self._publish_requested(max(now_us, self._clock.now_us())) if len(self._requests) else 0
+        return bool(due.size or caught_up or requested or len(self._mailbox)) or self._ahead.step(now_us)
 
     def _gathering_seconds(self) -> float:
         """Until the next transaction may begin; not positive: now."""
@@ -153,8 +160,9 @@ class Dispatcher:
 
     def _wait_seconds(self) -> float:
         longest = _WAIT_FOR_WRITE if self._unwritten.has_planned else _LONGEST_WAIT
-        if (turn_seconds := self._backlog.wait_seconds()) is not None:
-            longest = min(longest, turn_seconds)
+        for waiting in (self._backlog, self._requests):
+            if (turn_seconds := waiting.wait_seconds()) is not None:
+                longest = min(longest, turn_seconds)
         next_us = self._wheel.next_at()
         due = longest if next_us is None else max(next_us - self._clock.now_us(), 0) / 1e6
         return min(max(due, self._gathering_seconds()), longest)
@@ -225,6 +233,17 @@ class Dispatcher:
         self._move_on(np.array(slots, np.int32), next_us, offsets)
         return len(slots)
 
+    def _publish_requested(self, now_us: int) -> int:
+        """Publish what requests ask for, as far as their rates allow; returns how many steps were taken."""
+        steps = self._requests.take(now_us)
+        if steps:
+            items = [item for step in steps for item in step.items]
+            offsets = self._publish(self._item_batches(items, now_us)) if items else {}
+            reach("request.published")
+            self.requested += len(items)
+            self._writer.put(Steps(steps, offsets))
+        return len(steps)
+
     def _set_aside(self, failed: Mapping[int, Exception], now_us: int) -> dict[int, int]:
         """Publish why jobs have no next time after the one just published."""
         items: list[Item] = []
@@ -265,6 +284,8 @@ class Dispatcher:
             for job_id in arrival.job_ids:
                 self._forget(job_id)
             arrival.taken.set()
+        elif isinstance(arrival, Requested):
+            self._requests.add(arrival.steps)
         elif isinstance(arrival, Audited):
             self._edits_planned = True
         else:
@@ -345,6 +366,8 @@ class Dispatcher:
             self._forget(job_id)
             row = Row(number, NONE if plan.next_us is None else plan.next_us, one.version + 1)
             self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
+            if one.edit.definition is None:
+                self._requests.delete(job_id)
         self._note_lag([one.edit.changes[-1].committed_us for one in planned])
 
     def _position(self, edit: Edit) -> tuple[int | None, int, int | None]:

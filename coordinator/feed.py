@@ -1,8 +1,8 @@
-"""The change feed: edits and heartbeats, as Debezium writes them to the changes topic.
+"""The change feed: edits, requests and heartbeats, as Debezium writes them to the changes topic.
 
 It starts at the end of the topic. Whatever was committed before stands in
-``job_changes`` until it is planned, and the reader plans every open change when
-a term begins; so no offset need be kept, and none can be lost.
+``job_changes`` until it is planned (a request in ``open_requests`` until it is done), and the
+reader takes up all that is open when a term begins; so no offset need be kept, and none can be lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from coordinator.trust import TermOver
-from cronstream.changes import Change, Heartbeat, decode
+from cronstream.changes import Change, Heartbeat, Requested, decode
 from cronstream.records import PoisonRecord
 from cronstream.settings import CoordinatorSettings
 
@@ -24,7 +24,7 @@ _TIMEOUT = 5.0
 
 
 class Feed:
-    """Tells of each edit and heartbeat, in commit order, from a thread of its own."""
+    """Tells of each edit, request and heartbeat, in commit order, from a thread of its own."""
 
     def __init__(
         self,
@@ -32,13 +32,15 @@ class Feed:
         stop: threading.Event,
         *,
         changed: Callable[[int, int], None],
+        requested: Callable[[int, str], None],
         beat: Callable[[int], None],
         end_term: Callable[[str], None],
     ) -> None:
-        """``changed(job_id, change_id)`` and ``beat(committed_us)`` are called from the feed's thread."""
+        """Called by the feed's thread: ``changed(job_id, change_id)``, ``requested(number, kind)``, ``beat(at_us)``."""
         self._topic = settings.topics.changes
         self._stop = stop
         self._changed = changed
+        self._requested = requested
         self._beat = beat
         self._end_term = end_term
         self._consumer = Consumer(
@@ -87,9 +89,11 @@ class Feed:
         try:
             event = decode(value)
         except PoisonRecord as error:
-            log.error("A record on %s cannot be read; the audit will find the edit: %s", self._topic, error)
+            log.error("A record on %s cannot be read; the audit will find what it said: %s", self._topic, error)
             return
         if isinstance(event, Change):
             self._changed(event.job_id, event.change_id)
+        elif isinstance(event, Requested):
+            self._requested(event.number, event.kind)
         elif isinstance(event, Heartbeat):
             self._beat(event.committed_ms * 1000)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -24,7 +24,7 @@ from coordinator.etcd import EtcdUnavailable
 from coordinator.feed import Feed
 from coordinator.publisher import Publisher
 from coordinator.reader import Reader
-from coordinator.tail import apply_tail, read_tail
+from coordinator.tail import Tail, apply_tail, read_tail
 from coordinator.trust import Term, TermOver
 from coordinator.writer import Writer
 from cronstream.clock import Clock
@@ -81,14 +81,14 @@ class Office:
             publisher.fence()
             reach("office.kafka_fenced")
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
-            newest = read_tail(settings, term, stored)
-            moved = apply_tail(connection, token, newest)
+            tail = read_tail(settings, term, stored)
+            moved = apply_tail(connection, token, tail.newest)
             reach("office.tail_applied")
         log.info(
             "took office",
-            extra={"action": "took_office", "token": token, "tail_jobs": len(newest), "tail_moved": moved},
+            extra={"action": "took_office", "token": token, "tail_jobs": len(tail.newest), "tail_moved": moved},
         )
-        self._start_parts(publisher, token, newest)
+        self._start_parts(publisher, token, tail)
 
     def _etcd_identity(self, make: bool) -> str | None:
         try:
@@ -96,12 +96,22 @@ class Office:
         except EtcdUnavailable as error:
             raise TermOver(f"etcd, while taking office: {error}") from None
 
-    def _start_parts(self, publisher: Publisher, token: int, tail: Mapping[int, int]) -> None:
+    def _start_parts(self, publisher: Publisher, token: int, tail: Tail) -> None:
         settings, end_term = self._settings, self._end_term
         mailbox = Mailbox()
         reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term)
-        writer = Writer(settings, token, self._clock, unmatched=reader.unmatched, end_term=end_term)
-        feed = Feed(settings, self._stop, changed=reader.changed, beat=reader.beat, end_term=end_term)
+        requests = reader.requests
+        writer = Writer(
+            settings, token, self._clock, unmatched=reader.unmatched, stepped=requests.stepped, end_term=end_term
+        )
+        feed = Feed(
+            settings,
+            self._stop,
+            changed=reader.changed,
+            requested=requests.requested,
+            beat=reader.beat,
+            end_term=end_term,
+        )
         self._closing += [
             lambda: writer.stop(drain_seconds=_DRAIN_SECONDS if self._stop_process.is_set() else 0),
             reader.join,
@@ -137,6 +147,8 @@ class Office:
             "backlog": dispatcher.backlog,
             "published": dispatcher.published,
             "skipped": dispatcher.skipped,
+            "requested": dispatcher.requested,
+            "requests_open": reader.requests.open,
             "lateness_p50_ms": p50,
             "lateness_p99_ms": p99,
             "capture_lag_ms": dispatcher.capture_lag_ms,

@@ -1,4 +1,4 @@
-"""What the leader reads from Postgres: due jobs out to the horizon, and edited jobs.
+"""What the leader reads from Postgres: due jobs out to the horizon, edited jobs, requests.
 
 One thread, one connection; it decides nothing and hands everything to the
 dispatcher in the order of reading. That order is what makes reading safe while
@@ -23,6 +23,7 @@ from coordinator.arrivals import Audited, Edits, Forget, Horizon, Loaded, Mailbo
 from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed
 from coordinator.database_clock import DatabaseClock
+from coordinator.request_reader import RequestReader
 from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
 from cronstream.clock import SECOND, Clock
@@ -61,6 +62,7 @@ class Reader:
         """What the feed brought, in its order: an edit's (job_id, change_id), or a heartbeat's commit time."""
         self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         self._wake = threading.Event()
+        self.requests = RequestReader(settings, mailbox, self._wake.set)
         self._posted: dict[int, set[int]] = {}
         """Changes handed over and perhaps not closed yet, by job: they are not planned twice."""
         self._unseen: dict[int, tuple[int, int]] = {}
@@ -115,7 +117,7 @@ class Reader:
         try:
             while True:
                 self.turn()
-                self._wake.wait(0.02 if self._unseen else 0.25)
+                self._wake.wait(0.02 if self._unseen or self.requests.unseen else 0.25)
                 self._wake.clear()
         except Stopping:
             pass
@@ -160,6 +162,7 @@ class Reader:
             found = self._post_edits(list(wanted))
             self._remember_unseen(wanted, found)
         self.heartbeat_us = beat_us  # only now: what was delivered before it has been handed over
+        self.requests.turn(self._ask)
 
     def _remember_unseen(self, wanted: dict[int, int], found: set[int]) -> None:
         """A change can arrive before its commit is visible; ask again for a moment, then leave it to the audit."""
@@ -195,6 +198,7 @@ class Reader:
             if len(rows) < _OPEN_AT_ONCE:
                 break
             after_id = rows[-1]["change_id"]
+        self.requests.audit(self._ask)
         # What was handed over meanwhile stays: these rows were read before.
         for job_id, ids in posted_before.items():
             left = self._posted.get(job_id, set()) - (ids - still_open.get(job_id, set()))

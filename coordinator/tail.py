@@ -3,18 +3,21 @@
 Read from the stored offsets to the end, committed records only. A job fires in
 the order of its times, so its newest published time says it all: the row moves
 past it. What was published is known, not guessed, before any misfire is judged.
+Of requests each run is known by itself: it is not published again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from coordinator.epoch import NotFit
+from coordinator.requests import Tried
 from coordinator.trust import Term, TermOver
 from coordinator.writer import offset_parameters
 from cronstream.records import Batch, Kind, PoisonRecord, are_runs
@@ -27,19 +30,29 @@ queries = load("coordinator")
 _ROWS_AT_ONCE = 10_000
 
 
-def newest_published(batches: Iterable[Batch]) -> dict[int, int]:
-    """The newest scheduled time of each job's own runs and skips. Requests do not count."""
-    newest: dict[int, int] = {}
-    for batch in batches:
-        own = (batch.request_id == 0) & (are_runs(batch.kind) | (batch.kind == Kind.SKIP))
-        for job_id, scheduled_us in zip(batch.job_id[own].tolist(), batch.scheduled[own].tolist(), strict=True):
-            if scheduled_us > newest.get(job_id, scheduled_us - 1):
-                newest[job_id] = scheduled_us
-    return newest
+@dataclass(slots=True)
+class Tail:
+    """What stands on the log and perhaps in no row."""
+
+    newest: dict[int, int] = field(default_factory=dict)
+    """The newest scheduled time of each job's own runs and skips."""
+    requested: set[Tried] = field(default_factory=set)
+    """Attempts of requests, redrives included."""
+
+    def add(self, batch: Batch) -> None:
+        """Take a record in."""
+        own = (batch.request_id == 0) & (batch.attempt == 1)
+        settled = own & (are_runs(batch.kind) | (batch.kind == Kind.SKIP))
+        for job_id, scheduled_us in zip(batch.job_id[settled].tolist(), batch.scheduled[settled].tolist(), strict=True):
+            if scheduled_us > self.newest.get(job_id, scheduled_us - 1):
+                self.newest[job_id] = scheduled_us
+        asked = are_runs(batch.kind) & ~own
+        columns = (batch.job_id, batch.scheduled, batch.request_id, batch.attempt)
+        self.requested.update(zip(*(column[asked].tolist() for column in columns), strict=True))
 
 
-def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, int]) -> dict[int, int]:
-    """Read to the end of every partition; returns the newest published time of each job.
+def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, int]) -> Tail:
+    """Read to the end of every partition.
 
     Raises TermOver when the topic cannot be read.
     """
@@ -57,7 +70,7 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
     )
     topic = settings.topics.triggers
     ended: set[int] = set()
-    newest: dict[int, int] = {}
+    tail = Tail()
     try:
         # Connected first: assigned too early, it waits half a second.
         found = len(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
@@ -73,7 +86,7 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
                 partition, error = message.partition(), message.error()
                 assert partition is not None
                 if error is None:
-                    _merge(newest, message.value(), partition, message.offset())
+                    _add(tail, message.value(), partition, message.offset())
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended.add(partition)
                 else:
@@ -82,19 +95,15 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
         raise TermOver(f"the tail of {topic} cannot be read: {error.args[0].str()}") from None
     finally:
         consumer.close()
-    return newest
+    return tail
 
 
-def _merge(newest: dict[int, int], value: bytes | None, partition: int, offset: int | None) -> None:
+def _add(tail: Tail, value: bytes | None, partition: int, offset: int | None) -> None:
     try:
-        batch = Batch.decode(value)
+        tail.add(Batch.decode(value))
     except PoisonRecord as error:
         # Not ours: the leader alone writes here. Admission sets it aside.
         log.error("A record on triggers is no batch: %s", error, extra={"partition": partition, "offset": offset})
-        return
-    for job_id, scheduled_us in newest_published([batch]).items():
-        if scheduled_us > newest.get(job_id, scheduled_us - 1):
-            newest[job_id] = scheduled_us
 
 
 def apply_tail(connection: psycopg.Connection[Any], token: int, newest: Mapping[int, int]) -> int:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from coordinator.asking import Ask, Asking, Stopping
+from coordinator.requests import Step, step_parameters
 from cronstream.clock import Clock
 from cronstream.fault_points import reach
 from cronstream.records import Int64s
@@ -76,7 +77,18 @@ class Plans:
         return len(self.rows)
 
 
-Write = Advances | Plans
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How far requests have been published."""
+
+    steps: Sequence[Step]
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+Write = Advances | Plans | Steps
 
 
 class Fenced(Exception):
@@ -93,13 +105,18 @@ class Writer:
         clock: Clock,
         *,
         unmatched: Callable[[list[int]], None],
+        stepped: Callable[[Sequence[Step]], None] = lambda steps: None,
         end_term: Callable[[str], None],
         ask: Ask | None = None,
     ) -> None:
-        """``ask`` answers the writer's statements, with rows as tuples; by default Postgres does."""
+        """Called from the writer's thread: ``unmatched(job_ids)`` of rows that were not as expected,
+        ``stepped(steps)`` of requests when that is stored. ``ask`` answers the writer's statements, with rows
+        as tuples; by default Postgres does.
+        """
         self.token = token
         self._clock = clock
         self._unmatched = unmatched
+        self._stepped = stepped
         self._end_term = end_term
         self._queue: deque[tuple[int, int, Write]] = deque()
         self._changed = threading.Condition()
@@ -204,6 +221,9 @@ class Writer:
             return batch
 
     def _write(self, first: Write, writes: list[Any]) -> None:
+        if isinstance(first, Steps):
+            self._write_steps(writes)
+            return
         if isinstance(first, Advances):
             merged = merge(writes)
             name, rows = "advance", advance_parameters(merged)
@@ -217,6 +237,15 @@ class Writer:
         self.rows_written += done
         if done < len(rows["job_ids"]):
             self._look_into(rows["job_ids"], rows["versions"])
+
+    def _write_steps(self, writes: Sequence[Steps]) -> None:
+        steps = [step for write in writes for step in write.steps]
+        reach("write.before")
+        self.rows_written += self._execute(
+            "store_steps", {**step_parameters(steps), **offset_parameters(merged_offsets(writes))}
+        )
+        reach("write.done")
+        self._stepped(steps)
 
     def _execute(self, name: str, rows: dict[str, Any]) -> int:
         """Run one write until it is answered; returns how many rows it matched. Raises Fenced."""
@@ -244,15 +273,12 @@ def merge(writes: Sequence[Advances]) -> Advances:
     ids, first = np.unique(job_id, return_index=True)
     _, last = np.unique(newest_first, return_index=True)
     last = len(job_id) - 1 - last
-    offsets: dict[int, int] = {}
-    for write in writes:
-        offsets.update(write.offsets)
     return Advances(
         ids,
         np.concatenate([write.expected for write in writes])[first],
         np.concatenate([write.version for write in writes])[last],
         np.concatenate([write.next_us for write in writes])[last],
-        offsets,
+        merged_offsets(writes),
     )
 
 
@@ -270,9 +296,6 @@ def advance_parameters(advances: Advances) -> dict[str, Any]:
 def plan_parameters(writes: Sequence[Plans]) -> dict[str, Any]:
     """The parameters of ``store_plans``; no job comes twice."""
     ordered = sorted((row for write in writes for row in write.rows), key=lambda row: row.job_id)
-    offsets: dict[int, int] = {}
-    for write in writes:
-        offsets.update(write.offsets)
     return {
         "job_ids": [row.job_id for row in ordered],
         "expected": [row.expected for row in ordered],
@@ -282,8 +305,16 @@ def plan_parameters(writes: Sequence[Plans]) -> dict[str, Any]:
         "anchors_us": [NONE if row.anchor_us is None else row.anchor_us for row in ordered],
         "gone": [row.gone for row in ordered],
         "change_ids": [change_id for row in ordered for change_id in row.change_ids],
-        **offset_parameters(offsets),
+        **offset_parameters(merged_offsets(writes)),
     }
+
+
+def merged_offsets(writes: Iterable[Write]) -> dict[int, int]:
+    """The offsets that consecutive writes cover together."""
+    offsets: dict[int, int] = {}
+    for write in writes:
+        offsets.update(write.offsets)
+    return offsets
 
 
 def offset_parameters(offsets: Mapping[int, int]) -> dict[str, Any]:

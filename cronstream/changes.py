@@ -48,7 +48,20 @@ class Heartbeat:
         return self.committed_us // 1000
 
 
-def decode(value: bytes | None) -> Change | Heartbeat | None:
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A request with runs to publish, committed."""
+
+    number: int
+    kind: str
+    """run-now | backfill | redrive."""
+    committed_us: int
+
+
+Event = Change | Requested | Heartbeat
+
+
+def decode(value: bytes | None) -> Event | None:
     """What a record says; None for one that says nothing here. Raises PoisonRecord.
 
     Nothing here: a tombstone, Debezium's own heartbeat message, an operation or a
@@ -70,13 +83,15 @@ def decode(value: bytes | None) -> Change | Heartbeat | None:
         raise PoisonRecord(f"change feed: not a row's envelope: {error!r}") from None
 
 
-def _row(record: dict[str, Any]) -> Change | Heartbeat | None:
+def _row(record: dict[str, Any]) -> Event | None:
     source, after = record["source"], record["after"]
     # "r" is a snapshot's read: capture makes none, but what it said would be true.
     if record["op"] not in ("c", "u", "r"):
         return None
     if source["table"] == "capture_heartbeat":
         return Heartbeat(_committed_us(source))
+    if source["table"] == "open_requests":
+        return Requested(_whole(after["number"]), _text(after["kind"]), _committed_us(source))
     if source["table"] != "job_changes":
         return None
     change = Change(
@@ -94,6 +109,12 @@ def _row(record: dict[str, Any]) -> Change | Heartbeat | None:
 def _committed_us(source: dict[str, Any]) -> int:
     micros = source.get("ts_us")
     return _whole(micros) if micros is not None else _whole(source["ts_ms"]) * 1000
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _whole(value: object) -> int:

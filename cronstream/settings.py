@@ -119,6 +119,8 @@ class CoordinatorSettings(Served):
     """How far ahead the wheel is loaded."""
     catch_up_per_second: int = Field(1000, ge=1)
     """How fast missed times are published after an outage, across the fleet; on-time work goes first."""
+    backfill_per_second: int = Field(100, ge=1)
+    """How fast backfills are published, all together; on-time work and what was missed go first."""
     transaction_items: int = Field(50_000, ge=1)
     """The most items in one Kafka transaction."""
     gather_seconds: float = Field(0.008, ge=0, le=1)

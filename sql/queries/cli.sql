@@ -32,6 +32,14 @@ RETURNING job_id
 -- Delete definitions; their history stays.
 DELETE FROM cronstream.job_definitions WHERE job_id = ANY (%(job_ids)s) RETURNING job_id
 
+-- name: run_now
+-- Run a job once, now.
+SELECT cronstream.run_now(%(tenant)s, %(name)s, %(id)s)
+
+-- name: backfill
+-- Run a job for every scheduled time of a range.
+SELECT cronstream.backfill(%(tenant)s, %(name)s, %(begins)s, %(ends)s, %(id)s)
+
 -- name: suggest_jobs
 -- Jobs of any tenant with that name, in any case.
 SELECT tenant, name FROM cronstream.job_definitions WHERE lower(name) = ANY (%(names)s::text[])

@@ -163,3 +163,51 @@ LEFT JOIN cronstream.schedules s USING (job_id)
 LEFT JOIN cronstream.job_rules r USING (job_id)
 WHERE c.job_id = ANY (%(job_ids)s)
 ORDER BY c.job_id, c.change_id
+
+-- name: open_requests
+-- Requests with runs to publish, oldest first.
+SELECT number, kind FROM cronstream.open_requests WHERE number > %(after)s ORDER BY number LIMIT %(most)s
+
+-- name: read_requests
+-- Open requests by number, beside the definition as it is now.
+SELECT r.*, r.job_id IS NOT NULL AS defined, cronstream.us(s.anchor) AS stored_anchor_us,
+       q.number, q.kind, q.job_id AS requested_job_id, q.published, cronstream.us(q.cursor) AS cursor_us,
+       cronstream.us((q.parameters ->> 'scheduled_time')::timestamptz) AS scheduled_us,
+       cronstream.us((q.parameters ->> 'ends')::timestamptz) AS ends_us,
+       (q.parameters ->> 'limit')::bigint AS most_runs,
+       (q.parameters ->> 'request_id')::bigint AS run_request_id,
+       (q.parameters ->> 'attempt')::int AS attempt
+FROM cronstream.open_requests o
+JOIN cronstream.requests q USING (number)
+LEFT JOIN cronstream.job_rules r ON r.job_id = q.job_id
+LEFT JOIN cronstream.schedules s ON s.job_id = q.job_id
+WHERE o.number = ANY (%(numbers)s)
+ORDER BY q.number
+
+-- name: store_steps
+-- Note how far requests have been published, and close those that have come to their end.
+WITH epoch AS MATERIALIZED (
+    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
+), sent AS (
+    SELECT * FROM unnest(%(numbers)b::bigint[], %(cursors_us)b::bigint[], %(published)b::bigint[],
+                         %(states)s::text[], %(reasons)s::text[])
+        AS sent (number, cursor_us, published, state, reason)
+), stored AS (
+    UPDATE cronstream.requests q
+    SET cursor = coalesce(cronstream.instant(nullif(sent.cursor_us, -1)), q.cursor), published = sent.published,
+        state = sent.state, reason = sent.reason,
+        ended_at = CASE WHEN sent.state <> 'open' THEN clock_timestamp() END
+    FROM sent, epoch
+    WHERE q.number = sent.number AND q.state = 'open'
+    RETURNING 1
+), closed AS (
+    DELETE FROM cronstream.open_requests o USING sent, epoch
+    WHERE o.number = sent.number AND sent.state <> 'open'
+), covered AS (
+    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
+    SELECT partition, next_offset
+    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
+    ON CONFLICT (partition) DO UPDATE
+    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
+)
+SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM stored) AS done

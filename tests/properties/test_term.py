@@ -40,6 +40,16 @@ class Terms(RuleBasedStateMachine):
     def delete(self, job: int) -> None:
         self.world.delete(self._job(job))
 
+    @precondition(lambda self: self.world.histories)
+    @rule(job=JOBS, captured=st.booleans())
+    def run_now(self, job: int, captured: bool) -> None:
+        self.world.run_now(self._job(job), captured=captured)
+
+    @precondition(lambda self: self.world.histories)
+    @rule(job=JOBS, seconds=st.sampled_from([0.5, 10, 300]), captured=st.booleans())
+    def backfill(self, job: int, seconds: float, captured: bool) -> None:
+        self.world.backfill(self._job(job), seconds, captured=captured)
+
     @rule(seconds=st.sampled_from([0.0, 0.001, 0.3, 1.0, 4.0, 20.0, 90.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.clock.advance(seconds)

@@ -41,6 +41,18 @@ class ChangeRow:
     previous: Mapping[str, Any] | None
 
 
+@dataclass(slots=True)
+class RequestRow:
+    number: int
+    kind: str
+    job_id: int
+    parameters: dict[str, Any]
+    cursor_us: int | None = None
+    published: int = 0
+    state: str = "open"
+    reason: str | None = None
+
+
 def none(value: int) -> int | None:
     return None if value == -1 else value
 
@@ -50,6 +62,7 @@ class Tables:
         self.definitions: dict[int, dict[str, Any]] = {}
         self.changes: dict[int, ChangeRow] = {}
         self.schedules: dict[int, ScheduleRow] = {}
+        self.requests: dict[int, RequestRow] = {}
         self.offsets: dict[int, int] = {}
         self.token = 0
         self.tzdata_planned: str | None = None
@@ -69,6 +82,12 @@ class Tables:
         self.changes[change.change_id] = change
         return change
 
+    def request(self, kind: str, job_id: int, cursor_us: int | None = None, **parameters: Any) -> RequestRow:
+        """A request, committed now."""
+        row = RequestRow(len(self.requests) + 1, kind, job_id, parameters, cursor_us)
+        self.requests[row.number] = row
+        return row
+
     # ---- what the leader asks ----------------------------------------------------------------
 
     def read(self, name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -82,7 +101,10 @@ class Tables:
             return [(job_id, self.schedules[job_id].version) for job_id in given["job_ids"] if job_id in self.schedules]
         if given["token"] != self.token:
             return [(0, 0)]
-        done = self._advance(given) if name == "advance" else self._store_plans(given, now_us)
+        if name == "store_plans":
+            done = self._store_plans(given, now_us)
+        else:
+            done = self._advance(given) if name == "advance" else self._store_steps(given)
         for partition, offset in zip(given["partitions"], given["offsets"], strict=True):
             self.offsets[partition] = max(offset, self.offsets.get(partition, 0))
         return [(1, done)]
@@ -126,6 +148,41 @@ class Tables:
                 del self.changes[change_id]
                 self.closed_us[change_id] = now_us
         return len(matched)
+
+    def _store_steps(self, given: dict[str, Any]) -> int:
+        names = ("numbers", "cursors_us", "published", "states", "reasons")
+        assert len(set(given["numbers"])) == len(given["numbers"]), "a statement writes no row twice"
+        done = 0
+        for number, cursor_us, published, state, reason in zip(*(given[name] for name in names), strict=True):
+            row = self.requests[number]
+            if row.state == "open":
+                row.cursor_us = row.cursor_us if cursor_us == -1 else cursor_us
+                row.published, row.state, row.reason = published, state, reason
+                done += 1
+        return done
+
+    def _open_requests(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        rows = [row for row in self.requests.values() if row.state == "open" and row.number > given["after"]]
+        return [{"number": row.number, "kind": row.kind} for row in rows[: given["most"]]]
+
+    def _read_requests(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        rows = [self.requests[number] for number in given["numbers"]]
+        return [self._request_row(row) for row in rows if row.state == "open"]
+
+    def _request_row(self, row: RequestRow) -> dict[str, Any]:
+        definition, schedule = self.definitions.get(row.job_id), self.schedules.get(row.job_id)
+        return {
+            **dict.fromkeys(("scheduled_us", "ends_us", "most_runs", "run_request_id", "attempt")),
+            **(definition or {}),
+            "defined": definition is not None,
+            "stored_anchor_us": schedule and schedule.anchor_us,
+            "number": row.number,
+            "kind": row.kind,
+            "requested_job_id": row.job_id,
+            "published": row.published,
+            "cursor_us": row.cursor_us,
+            **row.parameters,
+        }
 
     def _rule_row(self, job_id: int) -> dict[str, Any]:
         row = self.schedules[job_id]

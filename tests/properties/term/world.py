@@ -14,7 +14,7 @@ from typing import Any
 from coordinator.arrivals import Mailbox
 from coordinator.dispatcher import Dispatcher
 from coordinator.reader import Reader
-from coordinator.tail import newest_published
+from coordinator.tail import Tail
 from coordinator.trust import Term, TermOver, TrustWindow
 from coordinator.writer import Writer
 from cronstream.bodies import Skip, skip_of
@@ -22,7 +22,7 @@ from cronstream.clock import FakeClock
 from cronstream.records import Batch, Item, Kind
 from cronstream.settings import CoordinatorSettings
 from tests.properties.term.oracle import History, allowed, due_times, next_time, stretches
-from tests.properties.term.tables import DEFAULTS, WORK, Tables
+from tests.properties.term.tables import DEFAULTS, WORK, RequestRow, Tables
 
 START_US = 1_800_000_000_000_000
 SETTINGS = CoordinatorSettings(
@@ -106,19 +106,27 @@ class World:
         """A new leader: fences, applies the tail, starts anew."""
         self.terms += 1
         token = self.tables.token = self.terms
-        tail = [batch for p, records in self.log.records.items() for batch in records[self.tables.offsets.get(p, 0) :]]
-        newest = newest_published(tail)
-        self.tables.apply_tail(newest)
+        tail = Tail()
+        for partition, records in self.log.records.items():
+            for batch in records[self.tables.offsets.get(partition, 0) :]:
+                tail.add(batch)
+        self.tables.apply_tail(tail.newest)
         window = TrustWindow(1)
         window.renewed(0, 10**9)
         mailbox = self.mailbox = Mailbox()
         self.reader = Reader(SETTINGS, self.clock, self, mailbox, Stop(self), self._end_term, ask=self._ask)
         self.writer = Writer(
-            SETTINGS, token, self.clock, unmatched=self.reader.unmatched, end_term=self._end_term, ask=self._answer
+            SETTINGS,
+            token,
+            self.clock,
+            unmatched=self.reader.unmatched,
+            stepped=self.reader.requests.stepped,
+            end_term=self._end_term,
+            ask=self._answer,
         )
         self.reader.follow_writer(self.writer)
         term = Term(token, window, self.clock)
-        self.dispatcher = Dispatcher(SETTINGS, term, token, self, self.log, self.writer, mailbox, newest)
+        self.dispatcher = Dispatcher(SETTINGS, term, token, self, self.log, self.writer, mailbox, tail)
 
     def _end_term(self, reason: str) -> None:
         raise TermOver(reason)
@@ -193,6 +201,24 @@ class World:
         if self.histories[job_id][-1][1] is not None:
             self._commit(job_id, None)
 
+    def run_now(self, job_id: int, *, captured: bool = True) -> RequestRow:
+        return self._request(captured, "run-now", job_id, scheduled_us=self.now_us())
+
+    def backfill(self, job_id: int, seconds: float, *, captured: bool = True, most_runs: int = 100) -> RequestRow:
+        """The last so many seconds."""
+        begins_us, ends_us = self.now_us() - round(seconds * SECOND), self.now_us()
+        return self._request(captured, "backfill", job_id, begins_us - 1, ends_us=ends_us, most_runs=most_runs)
+
+    def redrive(self, job_id: int, scheduled_us: int, request_id: int, attempt: int) -> RequestRow:
+        run = {"scheduled_us": scheduled_us, "run_request_id": request_id, "attempt": attempt}
+        return self._request(True, "redrive", job_id, **run)
+
+    def _request(self, captured: bool, kind: str, job_id: int, *given: int, **parameters: int) -> RequestRow:
+        row = self.tables.request(kind, job_id, *given, **parameters)
+        if captured:
+            self.reader.requests.requested(row.number, row.kind)
+        return row
+
     def _absolute(self, columns: dict[str, Any]) -> dict[str, Any]:
         """``run_in`` and ``ends_in`` seconds become instants; one kind of schedule replaces the others."""
         columns = dict(columns)
@@ -229,14 +255,17 @@ class World:
         for _ in range(6):
             self.act(self.read, self.dispatch, self.write_all)
         assert not self.tables.changes, "an edit is left open"
+        assert all(row.state != "open" for row in self.tables.requests.values()), "a request is left open"
 
     def check(self) -> None:
         for job_id in self.histories:
             self.check_job(job_id)
+        for row in self.tables.requests.values():
+            self.check_request(row)
 
     def check_job(self, job_id: int) -> None:
         history, now_us = self.histories[job_id], self.now_us()
-        items = self.log.items(job_id)
+        items = [(at_us, item) for at_us, item in self.log.items(job_id) if (item.request_id, item.attempt) == (0, 1)]
         runs = [item.scheduled_us for _, item in items if item.kind == Kind.RUN]
         assert runs == sorted(set(runs)), f"InOrder, OneRunPerScheduledTime: {_seconds(runs)}"
         assert all(item.body for _, item in items if item.kind == Kind.RUN)
@@ -274,6 +303,23 @@ class World:
             expected = next_time(history, now_us)
             found = row.next_us and stretches(history)[-1][0].next_after(row.next_us - 1)
             assert row.next_us == expected or found == expected
+
+    def runs_of(self, row: RequestRow) -> list[int]:
+        """The scheduled times of a request's runs as admission lets them pass: each once, as first published."""
+        run = row.parameters.get("run_request_id", row.number), row.parameters.get("attempt", 1)
+        items = [item for _, item in self.log.items(row.job_id) if (item.request_id, item.attempt) == run]
+        return list(dict.fromkeys(item.scheduled_us for item in items))
+
+    def check_request(self, row: RequestRow) -> None:
+        """All of its runs, each once, in order, whatever became of leaders; a deleted job's may have ended early."""
+        runs = self.runs_of(row)
+        assert runs == sorted(runs)
+        assert row.published in ((len(runs),) if row.state == "done" else range(len(runs) + 1))
+        history = self.histories[row.job_id]
+        if row.kind == "run-now":
+            assert runs == [row.parameters["scheduled_us"]] or (row.state == "cancelled" and not runs)
+        if row.state == "cancelled":
+            assert history[-1][1] is None or row.reason is not None
 
     @staticmethod
     def _is_notice(history: History, skip: Skip) -> bool:

@@ -12,7 +12,7 @@ from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
 from coordinator.rows import jobs_of
 from coordinator.rules import Rule, rule_of, work_of_row
-from coordinator.tail import newest_published
+from coordinator.tail import Tail
 from coordinator.unwritten import Row, Unwritten
 from coordinator.writer import NONE
 from cronstream.bodies import work_of
@@ -128,16 +128,20 @@ def test_which_changes_capture_missed(heartbeat: float | None, now: float, expec
     assert found == ([CHANGE] if expected else [])
 
 
-def test_the_tail_knows_each_jobs_newest_time_of_its_own() -> None:
+def test_the_tail_knows_each_jobs_newest_time_of_its_own_and_every_run_of_requests() -> None:
     items = [
         Item(Kind.RUN, 1, 10),
         Item(Kind.SKIP, 1, 30),
         Item(Kind.RUN, 1, 20),
         Item(Kind.RUN, 2, -5),
         Item(Kind.RUN, 3, 99, request_id=8),
+        Item(Kind.RUN_QUEUED, 1, 40, attempt=6),
         Item(Kind.CANCEL, 4, 50),
     ]
-    assert newest_published([Batch.of(items, token=1, published_at=1)]) == {1: 30, 2: -5}
+    tail = Tail()
+    tail.add(Batch.of(items, token=1, published_at=1))
+    assert tail.newest == {1: 30, 2: -5}
+    assert tail.requested == {(3, 99, 8, 1), (1, 40, 0, 6)}
 
 
 def test_lateness_forgets_after_a_minute_and_is_right_to_a_twentieth() -> None:

@@ -1,0 +1,438 @@
+-- Requests: what users ask for beside the schedule, in SQL or by a command in Kafka. One row a request,
+-- by the caller's own id: a repeated id changes nothing and gets the stored answer. The functions below are
+-- the one implementation of every operation; both interfaces call them.
+
+CREATE TABLE cronstream.requests (
+    number        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,   -- the request_id of its runs
+    tenant        text NOT NULL,
+    id            text NOT NULL,            -- the caller's; made up where there was none
+    kind          text NOT NULL CHECK (kind IN ('run-now', 'backfill', 'redrive', 'upsert', 'patch', 'delete', 'pause', 'resume', 'one-shot',
+                                              'unknown')),   -- of a command that was refused
+    name          text,
+    job_id        bigint,
+    parameters    jsonb NOT NULL DEFAULT '{}',   -- what the leader goes by: instants of a backfill, the run of a redrive
+    answer        jsonb,                    -- NULL only inside the transaction that makes it
+    state         text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'cancelled', 'refused')),
+    reason        text,                     -- why it was cancelled or refused
+    cursor        timestamptz,              -- of a backfill: up to here its scheduled times are published
+    published     bigint NOT NULL DEFAULT 0,     -- runs so far
+    requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    requested_by  text NOT NULL DEFAULT session_user,
+    ended_at      timestamptz,
+    UNIQUE (tenant, id)
+) WITH (fillfactor = 85);
+COMMENT ON TABLE cronstream.requests IS 'Run-nows, backfills, redrives and commands by the caller''s id, with cursor and answer.';
+
+-- What the leader has yet to publish, and what capture reads: inserted with the request, deleted with its end.
+CREATE TABLE cronstream.open_requests (
+    number  bigint PRIMARY KEY,
+    kind    text NOT NULL CHECK (kind IN ('run-now', 'backfill', 'redrive'))
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000);
+COMMENT ON TABLE cronstream.open_requests IS 'Requests with runs to publish: the leader deletes them when they are done. Normally empty.';
+
+-- An instant as answers show it.
+CREATE FUNCTION cronstream.utc(instant timestamptz) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
+
+-- Take a request in, or find the answer of the same id. A caller that comes at the same moment waits here.
+-- The rows of requests are written by this and finish_request alone, so that no right on them is needed.
+CREATE FUNCTION cronstream.begin_request(kind text, tenant text, name text, id text, OUT number bigint, OUT answer jsonb)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    checked boolean;
+BEGIN
+    IF begin_request.tenant IS NULL THEN
+        checked := cronstream.refuse('tenant', 'is missing', NULL, 'It is ''default'' where none was chosen.');
+    ELSIF begin_request.id ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR begin_request.id ~ '^ *$' OR length(begin_request.id) > 200 THEN
+        checked := cronstream.refuse('id', 'is empty, too long or has control characters', begin_request.id,
+            'One to 200 printable characters, or leave it out.');
+    END IF;
+    INSERT INTO cronstream.requests AS r (kind, tenant, name, id)
+    VALUES (begin_request.kind, begin_request.tenant, begin_request.name, coalesce(begin_request.id, gen_random_uuid()::text))
+    ON CONFLICT (tenant, id) DO NOTHING
+    RETURNING r.number INTO number;
+    IF NOT FOUND THEN
+        SELECT r.answer INTO answer FROM cronstream.requests r WHERE r.tenant = begin_request.tenant AND r.id = begin_request.id;
+    END IF;
+END $$;
+
+-- Store what became of a request in the same transaction, once; returns the whole answer.
+-- `details` go into the answer; 'open' hands it to the leader.
+CREATE FUNCTION cronstream.finish_request(
+    number bigint, state text, job_id bigint, details jsonb, parameters jsonb DEFAULT '{}', cursor timestamptz DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    told jsonb;
+BEGIN
+    UPDATE cronstream.requests r
+    SET state = finish_request.state, job_id = finish_request.job_id, parameters = finish_request.parameters,
+        cursor = finish_request.cursor, reason = details -> 'error' ->> 'message',
+        ended_at = CASE WHEN finish_request.state <> 'open' THEN clock_timestamp() END,
+        answer = jsonb_build_object('id', r.id, 'command', r.kind, 'tenant', r.tenant, 'name', r.name,
+                                    'accepted', finish_request.state <> 'refused') || details
+    WHERE r.number = finish_request.number AND r.answer IS NULL
+    RETURNING r.answer INTO told;
+    IF finish_request.state = 'open' AND told IS NOT NULL THEN
+        INSERT INTO cronstream.open_requests (number, kind) SELECT r.number, r.kind FROM cronstream.requests r WHERE r.number = finish_request.number;
+    END IF;
+    RETURN told;
+END $$;
+REVOKE EXECUTE ON FUNCTION cronstream.begin_request, cronstream.finish_request FROM PUBLIC;
+
+-- The job of that name, as the caller may see it.
+CREATE FUNCTION cronstream.find_job(tenant text, name text) RETURNS bigint
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    found_id  bigint;
+    elsewhere text;
+    checked   boolean;
+BEGIN
+    IF find_job.name IS NULL THEN
+        checked := cronstream.refuse('name', 'is missing', NULL, 'Name the job by tenant and name.');
+    END IF;
+    SELECT d.job_id INTO found_id FROM cronstream.job_definitions d WHERE d.tenant = find_job.tenant AND d.name = find_job.name;
+    IF NOT FOUND THEN
+        SELECT format('%s/%s', d.tenant, d.name) INTO elsewhere FROM cronstream.job_definitions d
+        WHERE (d.tenant, d.name) IN ((lower(find_job.tenant), lower(find_job.name)), (find_job.name, find_job.tenant), ('default', find_job.name)) LIMIT 1;
+        RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+            MESSAGE = format('there is no job %s/%s', left(find_job.tenant, 255), left(find_job.name, 255)),
+            HINT = coalesce('Did you mean ' || elsewhere || '? ', '') || 'Tenant and name are matched exactly.',
+            SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'name';
+    END IF;
+    RETURN found_id;
+END $$;
+
+-- ---- runs ------------------------------------------------------------------------------------------
+
+-- Run a job once, now, whatever its schedule says and paused or not. Its scheduled time is this moment.
+CREATE FUNCTION cronstream.run_now(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request  record;
+    found_id bigint;
+    moment   CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    request := cronstream.begin_request('run-now', tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    found_id := cronstream.find_job(tenant, name);
+    RETURN cronstream.finish_request(request.number, 'open', found_id,
+        jsonb_build_object('job_id', found_id, 'request_id', request.number, 'scheduled_time', cronstream.utc(moment)),
+        jsonb_build_object('scheduled_time', cronstream.utc(moment)));
+END $$;
+
+-- How many runs a backfill may have.
+CREATE FUNCTION cronstream.backfill_limit() RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100000;
+
+-- Run a job for every scheduled time in a range that is over, both ends included, at the leader's bounded rate.
+CREATE FUNCTION cronstream.backfill(tenant text, name text, begins timestamptz, ends timestamptz, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request  record;
+    found_id bigint;
+    period   interval;
+    checked  boolean;
+BEGIN
+    request := cronstream.begin_request('backfill', tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    found_id := cronstream.find_job(tenant, name);
+    IF (begins BETWEEN '0001-01-03 00:00:00+00' AND '9999-12-29 00:00:00+00') IS NOT TRUE THEN
+        checked := cronstream.refuse('begins', 'must be an instant', begins::text, 'The first instant of the range: ''2026-01-01T00:00:00Z''.');
+    ELSIF (ends >= begins) IS NOT TRUE THEN
+        checked := cronstream.refuse('ends', format('is not an instant at or after begins %L', cronstream.utc(begins)), ends::text,
+            'The last instant of the range, included.');
+    ELSIF ends > clock_timestamp() THEN
+        checked := cronstream.refuse('ends', 'is in the future', ends::text,
+            'A backfill runs times that are over; the schedule itself runs those to come.');
+    END IF;
+    SELECT d.every INTO period FROM cronstream.job_definitions d WHERE d.job_id = found_id;
+    IF extract(epoch FROM ends - begins) / extract(epoch FROM period) > cronstream.backfill_limit() THEN
+        checked := cronstream.refuse('ends', format('leaves more than %s runs of every %s', cronstream.backfill_limit(), period), ends::text,
+            'Ask for a shorter range, and for the rest by further backfills.');
+    END IF;
+    RETURN cronstream.finish_request(request.number, 'open', found_id,
+        jsonb_build_object('job_id', found_id, 'request_id', request.number, 'begins', cronstream.utc(begins), 'ends', cronstream.utc(ends)),
+        jsonb_build_object('ends', cronstream.utc(ends), 'limit', cronstream.backfill_limit()), begins - interval '1 microsecond');
+END $$;
+
+-- Try a run again that was given up: the same run with the same idempotency key, its attempts numbered on from
+-- `attempts` (the number of the last one) with a fresh budget. Without an id, redriving the same end twice is done once.
+CREATE FUNCTION cronstream.redrive(
+    job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    job     record;
+    request record;
+    run     text;
+    checked boolean;
+BEGIN
+    IF attempts IS NULL OR attempts NOT BETWEEN 1 AND 1000000 THEN
+        checked := cronstream.refuse('attempts', 'must be the number of the last attempt, from 1', attempts::text, 'As the dead letter says.');
+    ELSIF scheduled_time IS NULL OR NOT isfinite(scheduled_time) THEN
+        checked := cronstream.refuse('scheduled_time', 'must be an instant', scheduled_time::text, 'As the dead letter says.');
+    ELSIF request_id IS NULL OR request_id < 0 THEN
+        checked := cronstream.refuse('request_id', 'must be 0, or a request''s number', request_id::text, 'As the dead letter says.');
+    END IF;
+    SELECT d.tenant, d.name INTO job FROM cronstream.job_definitions d WHERE d.job_id = redrive.job_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+            MESSAGE = format('there is no job %s any more', redrive.job_id),
+            HINT = 'A run of a deleted job cannot be tried again; discard its dead letter.',
+            SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'job_id';
+    END IF;
+    run := format('%s-%s-%s', job_id, cronstream.us(scheduled_time), request_id);
+    request := cronstream.begin_request('redrive', job.tenant, job.name, coalesce(id, format('redrive %s after attempt %s', run, attempts)));
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    RETURN cronstream.finish_request(request.number, 'open', job_id,
+        jsonb_build_object('job_id', job_id, 'idempotency_key', run, 'attempt', attempts + 1),
+        jsonb_build_object('scheduled_time', cronstream.utc(scheduled_time), 'request_id', request_id, 'attempt', attempts + 1));
+END $$;
+
+-- ---- definitions -----------------------------------------------------------------------------------
+
+-- The columns that a definition may set, tenant and name aside.
+CREATE FUNCTION cronstream.definition_columns() RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ARRAY['cron', 'every', 'run_at', 'anchor', 'timezone', 'handler', 'payload', 'starts_at', 'ends_at', 'enabled',
+                 'misfire_policy', 'misfire_grace', 'catch_up_limit', 'overlap_policy', 'dst_gap', 'dst_overlap', 'spread_seconds',
+                 'max_attempts', 'backoff_seconds', 'backoff_factor', 'max_backoff', 'jitter', 'timeout_seconds'];
+
+-- A JSON object as a definition's columns; names the key that is unknown or cannot be read.
+CREATE FUNCTION cronstream.read_definition(definition jsonb) RETURNS cronstream.job_definitions
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    known CONSTANT text[] := cronstream.definition_columns();
+    key   text;
+    near  text;
+    row   cronstream.job_definitions;
+    checked boolean;
+    why   text;
+BEGIN
+    IF jsonb_typeof(definition) IS DISTINCT FROM 'object' THEN
+        checked := cronstream.refuse('definition', 'must be a JSON object', definition::text, '{"cron": "*/5 * * * *", "handler": "log"}');
+    ELSIF definition - known <> '{}' THEN
+        SELECT k INTO key FROM jsonb_object_keys(definition - known) AS k ORDER BY k LIMIT 1;
+        near := cronstream.nearest(key, known);
+        checked := cronstream.refuse(left(key, 40), 'is no column of a definition', definition ->> key,
+            coalesce('Did you mean ' || near || '? ', '') || 'Known: ' || array_to_string(known, ', ') || '.');
+    END IF;
+    BEGIN
+        RETURN jsonb_populate_record(NULL::cronstream.job_definitions, definition);
+    EXCEPTION WHEN data_exception THEN
+        NULL;  -- of which key, is found below
+    END;
+    FOR key IN SELECT jsonb_object_keys(definition) LOOP
+        BEGIN
+            row := jsonb_populate_record(NULL::cronstream.job_definitions, jsonb_build_object(key, definition -> key));
+            CONTINUE;
+        EXCEPTION WHEN data_exception THEN
+            why := SQLERRM;
+        END;
+        checked := cronstream.refuse(key, 'cannot be read: ' || why, definition ->> key, 'See the definitions'' columns for its form.');
+    END LOOP;
+    RETURN row;
+END $$;
+
+-- Insert or replace a definition: what is left out takes its default, but for enabled, which stays as it is.
+CREATE FUNCTION cronstream.put_definition(kind text, tenant text, name text, definition jsonb, id text) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request record;
+    read    cronstream.job_definitions;
+    given   text[];
+    was     bigint;
+    stored  record;
+BEGIN
+    request := cronstream.begin_request(kind, tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    SELECT d.revision INTO was FROM cronstream.job_definitions d WHERE d.tenant = put_definition.tenant AND d.name = put_definition.name;
+    read := cronstream.read_definition(definition);
+    given := ARRAY(SELECT jsonb_object_keys(definition));
+    EXECUTE format(
+        'INSERT INTO cronstream.job_definitions (tenant, name%s) VALUES ($1, $2%s) ON CONFLICT (tenant, name) DO UPDATE SET %s RETURNING job_id, revision',
+        (SELECT string_agg(format(', %I', k), '') FROM unnest(given) AS k),
+        (SELECT string_agg(format(', ($3).%I', k), '') FROM unnest(given) AS k),
+        (SELECT string_agg(format('%I = EXCLUDED.%1$I', k), ', ') FROM unnest(cronstream.definition_columns()) AS k WHERE k <> 'enabled' OR k = ANY (given)))
+    INTO stored USING tenant, name, read;
+    RETURN cronstream.finish_request(request.number, 'done', stored.job_id, jsonb_build_object('job_id', stored.job_id,
+        'revision', stored.revision, 'created', was IS NULL, 'changed', was IS DISTINCT FROM stored.revision));
+END $$;
+
+CREATE FUNCTION cronstream.upsert(tenant text, name text, definition jsonb, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    RETURN cronstream.put_definition('upsert', tenant, name, definition, id);
+
+-- A job that runs once, at an instant. It replaces a job of the same name.
+CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at timestamptz, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    RETURN cronstream.put_definition('one-shot', tenant, name,
+        jsonb_build_object('run_at', run_at, 'handler', handler, 'payload', payload), id);
+
+-- Change some columns of a definition; null clears one.
+CREATE FUNCTION cronstream.patch(tenant text, name text, changes jsonb, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request  record;
+    read     cronstream.job_definitions;
+    found_id bigint;
+    was      bigint;
+    becomes  bigint;
+BEGIN
+    request := cronstream.begin_request('patch', tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    found_id := cronstream.find_job(tenant, name);
+    SELECT d.revision INTO was FROM cronstream.job_definitions d WHERE d.job_id = found_id FOR UPDATE;
+    becomes := was;
+    read := cronstream.read_definition(changes);
+    IF changes <> '{}' THEN
+        EXECUTE format('UPDATE cronstream.job_definitions SET %s WHERE job_id = $1 RETURNING revision',
+            (SELECT string_agg(format('%I = ($2).%1$I', k), ', ') FROM jsonb_object_keys(changes) AS k))
+        INTO becomes USING found_id, read;
+    END IF;
+    RETURN cronstream.finish_request(request.number, 'done', found_id,
+        jsonb_build_object('job_id', found_id, 'revision', becomes, 'changed', was IS DISTINCT FROM becomes));
+END $$;
+
+CREATE FUNCTION cronstream.set_enabled(kind text, tenant text, name text, enabled boolean, id text) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request  record;
+    found_id bigint;
+BEGIN
+    request := cronstream.begin_request(kind, tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    found_id := cronstream.find_job(tenant, name);
+    UPDATE cronstream.job_definitions d SET enabled = set_enabled.enabled WHERE d.job_id = found_id AND d.enabled <> set_enabled.enabled;
+    RETURN cronstream.finish_request(request.number, 'done', found_id, jsonb_build_object('job_id', found_id, 'changed', FOUND));
+END $$;
+
+CREATE FUNCTION cronstream.pause(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('pause', tenant, name, false, id);
+CREATE FUNCTION cronstream.resume(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('resume', tenant, name, true, id);
+
+CREATE FUNCTION cronstream.delete(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request  record;
+    found_id bigint;
+BEGIN
+    request := cronstream.begin_request('delete', tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    found_id := cronstream.find_job(tenant, name);
+    DELETE FROM cronstream.job_definitions d WHERE d.job_id = found_id;
+    RETURN cronstream.finish_request(request.number, 'done', found_id, jsonb_build_object('job_id', found_id));
+END $$;
+
+-- ---- commands --------------------------------------------------------------------------------------
+
+-- Store that a command was refused, or find the answer of the same id.
+CREATE FUNCTION cronstream.refuse_command(kind text, tenant text, name text, id text, error jsonb) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request record;
+BEGIN
+    request := cronstream.begin_request(kind, tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    RETURN cronstream.finish_request(request.number, 'refused', NULL, jsonb_build_object('error', error));
+END $$;
+
+-- Do what a command says, as its function above does, and store the answer; what its function refuses is
+-- stored as refused. Raises only what would be different a moment later, and bugs.
+CREATE FUNCTION cronstream.apply_command(command jsonb) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    kind   CONSTANT text := command ->> 'command';
+    tenant CONSTANT text := coalesce(command ->> 'tenant', 'default');
+    name   CONSTANT text := command ->> 'name';
+    id     CONSTANT text := command ->> 'id';
+    code    text;
+    message text;
+    detail  text;
+    hint    text;
+    field   text;
+BEGIN
+    CASE kind
+        WHEN 'run-now' THEN RETURN cronstream.run_now(tenant, name, id);
+        WHEN 'backfill' THEN RETURN cronstream.backfill(tenant, name, (command ->> 'begins')::timestamptz, (command ->> 'ends')::timestamptz, id);
+        WHEN 'upsert' THEN RETURN cronstream.upsert(tenant, name, command -> 'definition', id);
+        WHEN 'patch' THEN RETURN cronstream.patch(tenant, name, command -> 'changes', id);
+        WHEN 'delete' THEN RETURN cronstream.delete(tenant, name, id);
+        WHEN 'pause' THEN RETURN cronstream.pause(tenant, name, id);
+        WHEN 'resume' THEN RETURN cronstream.resume(tenant, name, id);
+        WHEN 'one-shot' THEN RETURN cronstream.one_shot(tenant, name, (command ->> 'run_at')::timestamptz, command ->> 'handler',
+                                                        coalesce(command -> 'payload', '{}'), id);
+    END CASE;
+EXCEPTION
+    WHEN data_exception OR integrity_constraint_violation OR no_data_found OR insufficient_privilege OR object_not_in_prerequisite_state THEN
+        GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+            hint = PG_EXCEPTION_HINT, field = COLUMN_NAME;
+        RETURN cronstream.refuse_command(kind, tenant, name, id, jsonb_strip_nulls(jsonb_build_object(
+            'code', CASE WHEN code = 'P0002' THEN 'no_such_job' WHEN code = '42501' THEN 'forbidden'
+                         WHEN code = '23505' THEN 'conflict' ELSE 'invalid' END,
+            'message', message, 'detail', nullif(detail, ''), 'hint', nullif(hint, ''), 'field', nullif(field, ''))));
+END $$;
+
+-- Forget requests that ended longer ago than this; from then on their ids are new again. Returns how many.
+CREATE FUNCTION cronstream.forget_requests(older_than interval) RETURNS bigint
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH gone AS (DELETE FROM cronstream.requests WHERE state <> 'open' AND ended_at < clock_timestamp() - older_than RETURNING 1)
+    SELECT count(*) FROM gone;
+$$;
+
+-- ---- rights ----------------------------------------------------------------------------------------
+
+-- As before, and with the functions above: they run with the caller's rights on the definitions.
+CREATE OR REPLACE FUNCTION cronstream.grant_definitions(role_name name) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    columns text;
+BEGIN
+    SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) INTO columns FROM pg_attribute
+    WHERE attrelid = 'cronstream.job_definitions'::regclass AND attnum > 0 AND NOT attisdropped
+      AND attname NOT IN ('job_id', 'revision', 'created_at', 'updated_at');
+    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
+    EXECUTE format('GRANT SELECT ON cronstream.zones, cronstream.requests TO %I', role_name);
+    EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%1$s) ON cronstream.job_definitions TO %2$I', columns, role_name);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION cronstream.begin_request, cronstream.finish_request TO %I', role_name);
+END $$;
+
+ALTER PUBLICATION cronstream_capture ADD TABLE cronstream.open_requests;
+
+CREATE OR REPLACE FUNCTION cronstream.grant_capture(role_name name) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
+    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
+    EXECUTE format('GRANT SELECT ON cronstream.job_changes, cronstream.open_requests, cronstream.capture_heartbeat TO %I', role_name);
+    EXECUTE format('GRANT INSERT, UPDATE ON cronstream.capture_heartbeat TO %I', role_name);
+END $$;
+
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cronstream_capture') THEN
+        PERFORM cronstream.grant_capture('cronstream_capture');
+    END IF;
+END $$;
