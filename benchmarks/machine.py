@@ -78,10 +78,7 @@ def _times() -> dict[int, tuple[str, float]]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
-                found[int(folder.name)] = (
-                    (folder / "comm").read_text().strip(),
-                    cpu_seconds(int(folder.name), children=False),
-                )
+                found[int(folder.name)] = ((folder / "comm").read_text().strip(), cpu_seconds(int(folder.name)))
             except OSError:
                 continue  # it has just ended
     return found

@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 from cli.environment import postgres
 from cli.output import json_option, print_fields, print_json, print_table, span, text
 from cli.references import Job, Named, find
+from cli.requests import backfill, run_now
 from cli.runs import history, print_runs
 from sql.queries import load
 
@@ -119,6 +120,10 @@ def delete(job: tuple[str, ...], as_json: bool) -> None:
         found = [find(connection, reference) for reference in job]
         gone = connection.execute(queries["delete_jobs"], {"job_ids": [one.job_id for one in found]}).fetchall()
     _report(found, {job_id for (job_id,) in gone}, ("deleted", "was deleted meanwhile"), as_json)
+
+
+jobs.add_command(run_now)
+jobs.add_command(backfill)
 
 
 def _set_enabled(references: tuple[str, ...], *, enabled: bool, as_json: bool) -> None:

@@ -107,6 +107,12 @@ def probe_history(settings: Installation) -> dict[str, Any]:
     return look_at_group(settings, group, settings.topics.outcomes, "history sink", PROBE_SECONDS)
 
 
+def probe_commands(settings: Installation) -> dict[str, Any]:
+    """Who takes commands, and how many wait. Raises Failure when nobody does."""
+    group = f"{settings.installation}-commands"
+    return look_at_group(settings, group, settings.topics.commands, "commands process", PROBE_SECONDS)
+
+
 def get_json(
     address: str, path: str, timeout_seconds: float = PROBE_SECONDS, token: str | None = None
 ) -> dict[str, Any]:

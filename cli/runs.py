@@ -22,10 +22,13 @@ ANY_JOB = Named(None, [])
 OUTCOMES = ("succeeded", "failed", "timed_out", "lost", "skipped", "cancelled")
 
 
-class Since(click.ParamType):
+class Instant(click.ParamType):
     """An instant with its offset, or how long ago: ``90s``, ``15m``, ``2h``, ``7d``."""
 
     name = "instant|ago"
+
+    def __init__(self, field: str) -> None:
+        self._field = field
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
@@ -35,7 +38,7 @@ class Since(click.ParamType):
         except (ScheduleError, OverflowError):
             pass
         try:
-            return to_datetime(parse_instant("since", value))
+            return to_datetime(parse_instant(self._field, value))
         except (ScheduleError, OverflowError):
             self.fail(f'{value!r} is neither how long ago ("15m", "2h") nor an instant ("2026-03-08T07:00:00Z")')
 
@@ -48,7 +51,7 @@ def runs() -> None:
 @runs.command("list")
 @click.argument("job", required=False)
 @click.option("--state", type=click.Choice(OUTCOMES), help="Only runs that ended so.")
-@click.option("--since", type=Since(), help="Only runs scheduled from then on: 15m, 2h, or an instant.")
+@click.option("--since", type=Instant("since"), help="Only runs scheduled from then on: 15m, 2h, or an instant.")
 @click.option(
     "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="The most rows to print."
 )

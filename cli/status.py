@@ -16,6 +16,7 @@ from cli.errors import explain, one_line
 from cli.output import json_option, print_json, span, text
 from cli.probes import (
     probe_capture,
+    probe_commands,
     probe_history,
     probe_kafka,
     probe_leader,
@@ -53,6 +54,7 @@ def status(as_json: bool) -> None:
             "streams": lambda: probe_streams(chosen),
             "workers": lambda: probe_workers(chosen),
             "history": lambda: probe_history(chosen),
+            "commands": lambda: probe_commands(chosen),
         }
     )
     down = [part.name for part in parts if part.answer is None]
@@ -157,4 +159,5 @@ _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "streams": _streams,
     "workers": _group,
     "history": _group,
+    "commands": _group,
 }

@@ -17,6 +17,7 @@ UNKNOWN_KIND = "unknown_kind"
 POISON_RECORD = "poison_record"
 POISON_ITEM = "poison_item"
 UNSENDABLE = "unsendable"
+REFUSED_COMMAND = "refused_command"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ SERVICES: dict[str, Service] = {
         Service("coordinator-2", "coordinator", page="/health"),
         Service("streams-1", "streams", page="/health"),
         Service("history", "streams.sink"),
+        Service("commands", "streams.commands"),
         Service("worker-1", "workers"),
     )
 }

@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,11 @@ from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from sql.connection import connect
 from streams.history import Row, rows_of
+from streams.patience import Patience, record_of
 from streams.writer import HistoryWriter
 
 log = logging.getLogger("streams.sink")  # not __main__
 
-FIRST_WAIT_SECONDS = 0.2
-LONGEST_WAIT_SECONDS = 5.0
 FLUSH_SECONDS = 10.0
 STAGE = "history"
 
@@ -74,6 +72,7 @@ class Sink:
                 "logger": log.getChild("librdkafka"),
             }
         )
+        self._patience = Patience(self._consumer, clock, self._stop)
 
     def stop(self, *_: Any) -> None:
         """End after the batch under way."""
@@ -100,7 +99,7 @@ class Sink:
             for message in self._consumer.consume(num_messages=50, timeout=0.05):
                 error = message.error()
                 if error is None:
-                    records.append(_record(message))
+                    records.append(record_of(message))
                     items += max(1, len(message.value() or b"") // 200)
                 else:
                     log.warning("Kafka says: %s", error.str(), extra={"action": "consume", "code": error.name()})
@@ -115,9 +114,9 @@ class Sink:
         """Rows stored and dead letters acknowledged, then the offsets."""
         rows = {row: record for record in records for row in self._rows(record)}
         reach("sink.before")
-        stored = self._insist("store", lambda: self._store(rows))
+        stored = self._patience.insist("store", lambda: self._store(rows))
         reach("sink.stored")
-        if records and stored and self._insist("flush", self._flushed):
+        if records and stored and self._patience.insist("flush", self._flushed):
             self._commit(records)
             reach("sink.committed")
 
@@ -146,32 +145,6 @@ class Sink:
     def _flushed(self) -> bool:
         return self._producer.flush(FLUSH_SECONDS) == 0
 
-    def _insist(self, action: str, attempt: Callable[[], bool]) -> bool:
-        """Try until it works, in the group all the while; False if told to stop before."""
-        wait = FIRST_WAIT_SECONDS
-        while not attempt():
-            if self._stop.is_set():
-                return False
-            self._hold(wait)
-            wait = min(wait * 2, LONGEST_WAIT_SECONDS)
-            log.info("Trying again", extra={"action": action})
-        return True
-
-    def _hold(self, seconds: float) -> None:
-        """Stay in the group without taking anything."""
-        assigned = self._consumer.assignment()
-        self._consumer.pause(assigned)
-        deadline = self._clock.boot_ns() + round(seconds * 1e9)
-        while self._clock.boot_ns() < deadline and not self._stop.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                # Of a partition that was assigned just now: taken later.
-                early = _record(message)
-                place = TopicPartition(early.topic, early.partition, early.offset)
-                self._consumer.seek(place)
-                self._consumer.pause([place])
-        self._consumer.resume(self._consumer.assignment())
-
     def _commit(self, records: list[Record]) -> None:
         last = {record.partition: record.offset + 1 for record in records}
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in last.items()]
@@ -184,11 +157,6 @@ class Sink:
         letter = dead_letters.letter_of(record, reason, error, STAGE, value)
         log.warning("Set aside: %s", error, extra={"action": "dead_letter", "record": record.place, "reason": reason})
         self._producer.produce(self._settings.topics.dead_letter, letter.value, letter.key, headers=[*letter.headers])
-
-
-def _record(message: Any) -> Record:
-    headers = [(name, value or b"") for name, value in message.headers() or []]
-    return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
 
 
 def main() -> None:

@@ -125,8 +125,9 @@ def test_setup_makes_everything_once(bare: Command) -> None:
         "streams": "DOWN",
         "workers": "DOWN",
         "history": "DOWN",
+        "commands": "DOWN",
     }
-    assert status.stderr == "cronstream: down: leader, streams, workers, history\n"
+    assert status.stderr == "cronstream: down: leader, streams, workers, history, commands\n"
     assert "nobody is in the group" in status.stdout
 
 
@@ -213,6 +214,23 @@ def test_a_job_of_another_tenant_is_suggested(cronstream: Command, job: int) -> 
     assert "did you mean billing/nightly?" in cronstream.refusal("jobs", "pause", "biling/nightly")
 
 
+def test_run_now_and_backfill_are_requests_and_an_id_is_asked_once(
+    cronstream: Command, database: psycopg.Connection[Any], job: int
+) -> None:
+    (first,) = cronstream.json("jobs", "run-now", "billing/nightly", "--id", "mine")
+    assert (first["job_id"], first["command"], first["id"]) == (job, "run-now", "mine")
+    assert cronstream.json("jobs", "run-now", job, "--id", "mine") == [first]
+    said = cronstream("jobs", "backfill", job, "--begins", "2026-01-01T00:00:00Z", "--ends", "2026-01-02T00:00:00Z")
+    assert "backfill is request" in said.stdout
+    assert "2026-01-01T00:00:00.000000Z to 2026-01-02T00:00:00.000000Z" in said.stdout
+    kinds = database.execute("SELECT kind FROM cronstream.open_requests ORDER BY number").fetchall()
+    assert kinds == [("run-now",), ("backfill",)]
+    assert "ends is in the future" in cronstream.refusal(
+        "jobs", "backfill", job, "--begins", "1h", "--ends", "2999-01-01T00:00:00Z"
+    )
+    assert cronstream("jobs", "run-now", job, job, "--id", "x").exit_code == 2
+
+
 def test_status_counts_definitions_and_open_edits(cronstream: Command, job: int) -> None:
     cronstream("jobs", "pause", job)
     result = cronstream("status", "--json")
@@ -227,17 +245,19 @@ def test_status_shows_who_leads_and_what_streams_count(installation: TestInstall
     installation.start("streams", "streams-1")
     installation.start("workers", "worker-1")
     installation.start("streams.sink", "sink-1")
+    installation.start("streams.commands", "commands-1")
+    groups = ("workers", "history", "commands")
 
     def both() -> Any:
         answer = json.loads(cronstream("status", "--json").stdout)
         figures = "figures" in answer["leader"] and "figures" in answer["streams"]
-        return answer if figures and all("members" in answer[part] for part in ("workers", "history")) else None
+        return answer if figures and all("members" in answer[part] for part in groups) else None
 
     answer = eventually(both, within=60, every=0.5, says="a leader and a streams process answer")
     assert answer["leader"]["node"] == "the-leader"
     assert answer["leader"]["token"] > 0
     assert answer["streams"]["figures"]["admitted"] == 0
-    assert (answer["workers"]["members"], answer["history"]["members"]) == (["worker-1"], ["sink-1"])
+    assert [answer[group]["members"] for group in groups] == [["worker-1"], ["sink-1"], ["commands-1"]]
     # A probe has two seconds, and a busy machine takes them now and then.
     shown = eventually(
         lambda: text if "DOWN  Kafka" not in (text := cronstream("status").stdout) else "", within=60, every=0.5

@@ -17,6 +17,7 @@ NODES = {
     "c2": "coordinator",
     "s1": "streams",
     "h1": "streams.sink",
+    "o1": "streams.commands",
     "w1": "workers",
     "capture": "connectors",
 }
@@ -35,13 +36,13 @@ def test_every_line_of_every_process_has_one_format_and_a_name(installation: Tes
         installation.start(module, node, kafka=installation.endpoints.kafka if module == "coordinator" else kafka)
         if node == "c1":
             eventually(lambda: "elected leader" in installation.log_of("c1"), within=60)
-    for node in ("c1", "c2", "h1", "capture"):
+    for node in ("c1", "c2", "h1", "o1", "capture"):
         eventually(lambda node=node: "action=start " in installation.log_of(node), within=60)  # type: ignore[misc]
     eventually(lambda: "It waits: c1 leads" in installation.log_of("c2"), within=60)
     eventually(lambda: "action=opened" in installation.log_of("s1"), within=60)
     eventually(lambda: "action=taken_over" in installation.log_of("w1"), within=60)
     admin = AdminClient({"bootstrap.servers": installation.endpoints.kafka})
-    for group, node in (("streams", "s1"), ("history", "h1"), ("workers", "w1")):
+    for group, node in (("streams", "s1"), ("history", "h1"), ("commands", "o1"), ("workers", "w1")):
         name = f"{installation.name}-{group}"
         eventually(lambda name=name, node=node: members(admin, name) == [node], within=60)  # type: ignore[misc]
     installation.end_processes()

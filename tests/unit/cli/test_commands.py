@@ -140,9 +140,10 @@ def test_status_says_which_parts_are_down(nowhere: dict[str, str]) -> None:
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [
-        [part, "DOWN"] for part in ("postgres", "kafka", "capture", "leader", "streams", "workers", "history")
+        [part, "DOWN"]
+        for part in ("postgres", "kafka", "capture", "leader", "streams", "workers", "history", "commands")
     ]
-    assert result.stderr == "cronstream: down: postgres, kafka, capture, leader, streams, workers, history\n"
+    assert result.stderr == "cronstream: down: postgres, kafka, capture, leader, streams, workers, history, commands\n"
     assert "Failure(" not in result.stdout
     assert "Error(" not in result.stdout
 

@@ -1,0 +1,135 @@
+"""Commands: what users send to the commands topic. ``python -m streams.command_models`` prints their JSON Schema.
+
+The models say what a command looks like; what its values mean is for the database to judge, which
+applies the command by the same functions that SQL users call.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+
+PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+Id = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]
+Text = Annotated[str, Field(min_length=1, max_length=255, pattern=PRINTABLE)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Columns(_Model):
+    """Columns of a definition, as in SQL: intervals and instants as text. docs/definitions.md says what they mean."""
+
+    cron: str | None = None
+    every: str | None = Field(None, description="An interval: '90 seconds' or 'PT90S'.")
+    run_at: AwareDatetime | None = None
+    anchor: AwareDatetime | None = None
+    timezone: str = "UTC"
+    handler: str | None = None
+    payload: Any = Field(default_factory=dict)
+    starts_at: AwareDatetime | None = None
+    ends_at: AwareDatetime | None = None
+    enabled: bool = True
+    misfire_policy: Literal["FIRE_NOW", "SKIP", "CATCH_UP"] = "FIRE_NOW"
+    misfire_grace: str = "60 seconds"
+    catch_up_limit: int = 100
+    overlap_policy: Literal["allow", "queue", "skip"] = "allow"
+    dst_gap: Literal["auto", "shift", "skip"] = "auto"
+    dst_overlap: Literal["auto", "first", "second", "both"] = "auto"
+    spread_seconds: int = 0
+    max_attempts: int = 5
+    backoff_seconds: float = 30
+    backoff_factor: float = 2
+    max_backoff: str = "1 hour"
+    jitter: Literal["full", "equal", "none"] = "full"
+    timeout_seconds: float = 300
+
+
+class Definition(Columns):
+    """A whole definition: what is left out takes its default, but for enabled, which stays as it is."""
+
+    handler: str
+
+
+class Addressed(_Model):
+    """What every command has: the sender's own id, and the job by tenant and name.
+
+    A command whose id was seen before in its tenant changes nothing and gets the same answer.
+    """
+
+    id: Id
+    tenant: Text = "default"
+    name: Text
+
+
+class RunNow(Addressed):
+    """Run the job once, now."""
+
+    command: Literal["run-now"]
+
+
+class Backfill(Addressed):
+    """Run the job for every scheduled time from begins to ends, both included."""
+
+    command: Literal["backfill"]
+    begins: AwareDatetime
+    ends: AwareDatetime
+
+
+class Upsert(Addressed):
+    """Insert the job's definition, or replace it."""
+
+    command: Literal["upsert"]
+    definition: Definition
+
+
+class Patch(Addressed):
+    """Change some columns of the job's definition; null clears one."""
+
+    command: Literal["patch"]
+    changes: Columns
+
+
+class Delete(Addressed):
+    """Delete the job's definition."""
+
+    command: Literal["delete"]
+
+
+class Pause(Addressed):
+    """Stop the job's schedule."""
+
+    command: Literal["pause"]
+
+
+class Resume(Addressed):
+    """Let the job's schedule go on from now."""
+
+    command: Literal["resume"]
+
+
+class OneShot(Addressed):
+    """A job that runs once, at run_at; it replaces a definition of the same name."""
+
+    command: Literal["one-shot"]
+    run_at: AwareDatetime
+    handler: str
+    payload: Any = Field(default_factory=dict)
+
+
+Command = RunNow | Backfill | Upsert | Patch | Delete | Pause | Resume | OneShot
+COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
+NAMES = ("run-now", "backfill", "upsert", "patch", "delete", "pause", "resume", "one-shot")
+
+
+def schema() -> str:
+    """The JSON Schema of a command: docs/commands.schema.json."""
+    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A command", **COMMANDS.json_schema()}
+    return json.dumps(made, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema(), end="")  # noqa: T201

@@ -1,0 +1,59 @@
+"""For a consumer whose next step depends on something that is away: try until it works, and stay in the group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from cronstream.clock import Clock
+from cronstream.dead_letters import Record
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 5.0
+
+
+class Patience:
+    """One consumer's. Not for threads."""
+
+    def __init__(self, consumer: Consumer, clock: Clock, stop: threading.Event) -> None:
+        self._consumer = consumer
+        self._clock = clock
+        self._stop = stop
+
+    def insist(self, action: str, attempt: Callable[[], bool]) -> bool:
+        """Try until it works, in the group all the while; False if told to stop before."""
+        wait = FIRST_WAIT_SECONDS
+        while not attempt():
+            if self._stop.is_set():
+                return False
+            self._hold(wait)
+            wait = min(wait * 2, LONGEST_WAIT_SECONDS)
+            log.info("Trying again", extra={"action": action})
+        return True
+
+    def _hold(self, seconds: float) -> None:
+        """Stay in the group without taking anything."""
+        assigned = self._consumer.assignment()
+        self._consumer.pause(assigned)
+        deadline = self._clock.boot_ns() + round(seconds * 1e9)
+        while self._clock.boot_ns() < deadline and not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                # Of a partition that was assigned just now: taken later.
+                early = record_of(message)
+                place = TopicPartition(early.topic, early.partition, early.offset)
+                self._consumer.seek(place)
+                self._consumer.pause([place])
+        self._consumer.resume(self._consumer.assignment())
+
+
+def record_of(message: Any) -> Record:
+    """A message that is no error, as a record."""
+    headers = [(name, value or b"") for name, value in message.headers() or []]
+    return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)

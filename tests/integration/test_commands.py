@@ -1,0 +1,183 @@
+"""Commands on real servers: applied once, answered under their id, poison set aside, nothing lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support.installation import TestInstallation
+from tests.support.poll import eventually
+
+DEFINITION = {"every": "1 hour", "handler": "log"}
+
+
+class Desk:
+    """Sends commands and collects what comes back."""
+
+    def __init__(self, installation: TestInstallation) -> None:
+        self.installation = installation
+        kafka = installation.endpoints.kafka
+        self._producer = Producer({"bootstrap.servers": kafka})
+        topics = installation.topics
+        self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "desk", "enable.auto.commit": False})
+        self._consumer.assign(
+            [
+                TopicPartition(topic, partition, 0)
+                for topic in (topics.command_results, topics.dead_letter)
+                for partition in range(4)
+            ]
+        )
+        self.answers: list[tuple[bytes | None, dict[str, Any]]] = []
+        self.letters: list[tuple[bytes | None, dict[str, str]]] = []
+
+    def send(self, value: bytes | None, key: bytes | None = None) -> None:
+        self._producer.produce(self.installation.topics.commands, value, key)
+        assert self._producer.flush(10) == 0
+
+    def command(self, command: str, id: str, name: str = "job", **more: Any) -> None:
+        body = {"command": command, "id": id, "name": name, **more}
+        self.send(json.dumps(body).encode(), f"{more.get('tenant', 'default')}/{name}".encode())
+
+    def poll(self) -> None:
+        for message in self._consumer.consume(100, timeout=0.05):
+            assert message.error() is None
+            if message.topic() == self.installation.topics.dead_letter:
+                headers = {name: value.decode() for name, value in message.headers() or []}
+                self.letters.append((message.value(), headers))
+            else:
+                self.answers.append((message.key(), json.loads(message.value())))
+
+    def answer(self, id: str | None, count: int = 1) -> list[dict[str, Any]]:
+        """The answers to that id, once there are so many."""
+
+        def found() -> list[dict[str, Any]] | None:
+            self.poll()
+            answers = [answer for _, answer in self.answers if answer["id"] == id]
+            return answers if len(answers) >= count else None
+
+        return eventually(found, within=40, says=f"{count} answers to {id}")
+
+    def letter(self, reason: str) -> tuple[bytes | None, dict[str, str]]:
+        def found() -> tuple[bytes | None, dict[str, str]] | None:
+            self.poll()
+            return next((letter for letter in self.letters if letter[1]["cronstream-reason"] == reason), None)
+
+        return eventually(found, within=20, says=f"a dead letter because of {reason}")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.fixture
+def desk(installation: TestInstallation) -> Iterator[Desk]:
+    desk = Desk(installation)
+    yield desk
+    desk.close()
+
+
+def jobs(installation: TestInstallation) -> list[tuple[str, bool]]:
+    with installation.connect() as connection:
+        return connection.execute("SELECT name, enabled FROM cronstream.job_definitions ORDER BY name").fetchall()
+
+
+def test_commands_of_one_job_are_applied_in_order_and_answered_under_their_key(
+    installation: TestInstallation, desk: Desk
+) -> None:
+    installation.start("streams.commands", "commands")
+    desk.command("upsert", "1", definition=DEFINITION)
+    desk.command("pause", "2")
+    desk.command("run-now", "3")
+    desk.command("patch", "4", changes={"every": None, "cron": "@daily"})
+    desk.command("resume", "5")
+    desk.command("delete", "6")
+    desk.command("resume", "7")
+    desk.answer("7")
+    assert [answer["id"] for _, answer in desk.answers] == list("1234567")
+    assert [answer["accepted"] for _, answer in desk.answers] == [True] * 6 + [False]
+    assert {key for key, _ in desk.answers} == {b"default/job"}
+    assert desk.answers[-1][1]["error"]["message"] == "there is no job default/job"
+    assert jobs(installation) == []
+
+
+def test_a_repeated_id_is_answered_the_same_and_changes_nothing(installation: TestInstallation, desk: Desk) -> None:
+    installation.start("streams.commands", "commands")
+    desk.command("upsert", "1", definition=DEFINITION)
+    desk.command("run-now", "2")
+    desk.command("run-now", "2")
+    desk.command("upsert", "bad", name="other", definition={"cron": "61 * * * *", "handler": "log"})
+    desk.command("upsert", "bad", name="other", definition=DEFINITION)
+    first, second = desk.answer("2", 2)
+    assert first == second
+    refused, again = desk.answer("bad", 2)
+    assert refused == again
+    assert jobs(installation) == [("job", True)]
+    with installation.connect() as connection:
+        assert connection.execute("SELECT count(*) FROM cronstream.open_requests").fetchone() == (1,)
+
+
+def test_a_command_that_cannot_be_applied_is_answered_by_field_with_a_remedy(
+    installation: TestInstallation, desk: Desk
+) -> None:
+    installation.start("streams.commands", "commands")
+    desk.command("upsert", "sql", definition={"cron": "61 * * * *", "handler": "log"})
+    desk.command("upsert", "model", definition={"crn": "* * * * *", "handler": "log"})
+    desk.command("run-nw", "name")
+    (by_sql,), (by_model,), (by_name,) = desk.answer("sql"), desk.answer("model"), desk.answer("name")
+    assert (by_sql["error"]["field"], by_sql["error"]["code"]) == ("cron", "invalid")
+    assert by_sql["error"]["hint"]
+    assert "61" in by_sql["error"]["message"] + by_sql["error"]["detail"]
+    assert (by_model["error"]["field"], by_model["error"]["hint"]) == ("crn", "Did you mean cron?")
+    assert (by_name["command"], by_name["error"]["field"]) == ("unknown", "command")
+    value, headers = desk.letter("refused_command")
+    assert json.loads(value or b"")["id"] in ("sql", "model", "name")
+    assert headers["cronstream-topic"] == installation.topics.commands
+
+
+def test_poison_is_set_aside_and_holds_nothing_up(installation: TestInstallation, desk: Desk) -> None:
+    installation.start("streams.commands", "commands")
+    for value in (b"\x00\xff", b"{", b"[]", None, b'{"command": "run-now", "name": "job"}'):
+        desk.send(value, b"default/job")
+    desk.command("upsert", "good", definition=DEFINITION)
+    desk.answer("good")
+    answers = desk.answer(None, 5)
+    assert {answer["error"]["code"] for answer in answers} == {"poison"}
+    assert [answer["record"]["offset"] for answer in answers] == [0, 1, 2, 3, 4]
+    desk.letter("poison_record")
+    eventually(lambda: desk.poll() or len(desk.letters) == 5, within=10)
+    assert jobs(installation) == [("job", True)]
+
+
+def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(installation: TestInstallation, desk: Desk) -> None:
+    """Its successor takes the same commands again and tells the same answers."""
+    first = installation.start("streams.commands", "first")
+    desk.command("upsert", "make", definition=DEFINITION)
+    desk.answer("make")
+    for number in range(300):
+        desk.command("run-now", f"run-{number}")
+    desk.answer("run-20")
+    first.kill()
+    installation.start("streams.commands", "second")
+    desk.answer("run-299")
+    by_id: dict[str, list[dict[str, Any]]] = {}
+    for _, answer in desk.answers:
+        by_id.setdefault(answer["id"], []).append(answer)
+    assert len(by_id) == 301
+    assert all(answer == answers[0] for answers in by_id.values() for answer in answers)
+    with installation.connect() as connection:
+        assert connection.execute("SELECT count(*) FROM cronstream.open_requests").fetchone() == (300,)
+
+
+def test_while_postgres_takes_nothing_commands_wait(installation: TestInstallation, desk: Desk) -> None:
+    with installation.connect() as connection:
+        connection.execute("ALTER TABLE cronstream.schema_migrations RENAME TO moved_away")
+        installation.start("streams.commands", "commands")
+        desk.command("upsert", "1", definition=DEFINITION)
+        eventually(lambda: "Postgres does not take commands" in installation.log_of("commands"), within=20)
+        desk.poll()
+        assert desk.answers == []
+        connection.execute("ALTER TABLE cronstream.moved_away RENAME TO schema_migrations")
+    assert desk.answer("1")[0]["accepted"] is True
