@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from cronstream.clock import Clock
+from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import WorkerSettings
 from workers.progress import Position, encode_metadata
@@ -291,6 +292,7 @@ class PollThread:
         self._committed.update({number: news[number] for number in news if number in self._open})
 
     def _commit_done(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
+        reach("work.committed")
         for part in partitions:
             problem = error or part.error
             if problem is not None:

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cronstream import bodies, dead_letters
 from cronstream.clock import Clock
+from cronstream.fault_points import reach
 from cronstream.records import MAX_ITEMS, Batch, Item, Kind, in_batches
 from cronstream.settings import WorkerSettings
 from workers.attempt import Result
@@ -91,6 +92,7 @@ class Reporter:
         for batch in in_batches(items):
             self._outcome(record, batch, partial(then, runs[begin : begin + len(batch)]))
             begin += len(batch)
+        reach("work.starting")
 
     def ended(self, run: Run, result: Result) -> None:
         """Say how a run ended. It is finished once that is acknowledged."""
@@ -121,6 +123,7 @@ class Reporter:
                 continue
             for batch in in_batches(items):
                 self._outcome(record, batch, partial(self._on_finished, record, len(batch)))
+                reach("work.ending")
 
     async def settled(self, partition: int) -> None:
         """Wait until everything said of a partition is acknowledged."""

@@ -19,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cronstream.clock import Clock
+from cronstream.fault_points import reach
 from cronstream.records import Kind
 from workers.attempt import BadPayload, Handler, Result, failed, refused
 from workers.handlers import PROGRAMS
@@ -144,11 +145,14 @@ class Runner:
             run.started_at = now
             self._active[run.record.partition].add(run)
             by_record.setdefault(run.record, []).append(run)
+        if by_record:
+            reach("work.taken")
         for record, runs in by_record.items():
             self._reporter.started(record, runs, self._begin)
 
     def _begin(self, runs: Sequence[Run]) -> None:
         """``started`` is acknowledged: run them, unless they were cut off meanwhile."""
+        reach("work.started")
         runs = [run for run in runs if run in self._active[run.record.partition] and not run.record.tenure.over]
         if not runs:
             return
@@ -161,6 +165,7 @@ class Runner:
     async def _run(self, run: Run) -> None:
         try:
             result = await self._execute(run)
+            reach("work.ran")
         except asyncio.CancelledError:
             return  # Cut: whoever cut it says so, or nobody does.
         except BaseException as problem:

@@ -15,6 +15,7 @@ from confluent_kafka import Message
 
 from cronstream.bodies import PoisonItem, Work, work_of
 from cronstream.clock import Clock
+from cronstream.fault_points import reach
 from cronstream.records import Batch, Kind, PoisonRecord
 from workers.attempt import Result, refused
 from workers.donelog import DoneLog, Verdict, decide
@@ -101,6 +102,7 @@ class Service:
 
     def finished(self, record: Record, items: int) -> None:
         """That many items of a record are over and acknowledged."""
+        reach("work.ended")
         if record.tenure.over:
             return
         self._partitions[record.partition].progress.finish(record.offset, items)

@@ -373,3 +373,36 @@ def test_of_two_workers_of_one_name_the_older_leaves_and_says_why(world: World) 
     world.worker("w1")
     assert first.wait(60) == 1
     assert "another worker calls itself w1" in world.installation.log_of("w1")
+
+
+ATTEMPTS = range(1, 6)
+DEATHS: dict[str, tuple[set[int], set[str]]] = {
+    # Where the worker dies: how many of five runs it has executed, and how those may end that it had taken.
+    "work.taken": ({0}, {"SUCCEEDED"}),
+    "work.starting": ({0}, {"SUCCEEDED", "LOST"}),
+    "work.started": ({0}, {"LOST"}),
+    "work.ran": ({1}, {"LOST"}),
+    "work.ending": ({5}, {"SUCCEEDED", "LOST"}),
+    "work.ended": ({5}, {"SUCCEEDED"}),
+    # The second commit: the first one, of where it began, may come before there is anything to run.
+    "work.committed:2": ({0, 5}, {"SUCCEEDED", "LOST"}),
+}
+
+
+@pytest.mark.parametrize("point", DEATHS)
+def test_a_worker_may_die_between_any_two_of_its_effects(world: World, point: str) -> None:
+    """What had not started is run by the next one, what was in flight is lost, what had ended stays ended."""
+    executed, ends = DEATHS[point]
+    first = world.worker("w1", fault_point=point)
+    world.emit(0, *map(log_item, ATTEMPTS))
+    assert first.wait(60) == -signal.SIGKILL
+    before = len(world.ran("w1"))
+    assert before in executed
+    world.worker("w1")
+    found = world.wait_for_ends(len(ATTEMPTS))
+    assert set(found) == set(ATTEMPTS)
+    assert set(found.values()) <= ends
+    assert max(Counter(world.ran("w1")).values(), default=1) == 1
+    lost = {number for number, kind in found.items() if kind == "LOST"}
+    assert len(world.ran("w1")) - before == (len(ATTEMPTS) - len(lost) if before == 0 else 0)
+    eventually(lambda: world.committed(0).offset == 1, within=60)

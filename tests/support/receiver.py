@@ -22,10 +22,11 @@ class Request:
 
 
 class Receiver:
-    """Answers 200, or what the path says: /status/503."""
+    """Answers 200, or what the path says: /status/503, or /hang for no answer until the end."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self._over = threading.Event()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -34,6 +35,8 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 receiver.requests.append(Request(self.path, dict(self.headers.items()), body, time.time()))
+                if self.path == "/hang":
+                    receiver._over.wait()
                 status = int(self.path.split("/")[2]) if self.path.startswith("/status/") else 200
                 self.send_response(status)
                 self.send_header("Content-Length", "2")
@@ -59,6 +62,7 @@ class Receiver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
