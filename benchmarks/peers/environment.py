@@ -29,7 +29,17 @@ def prepare() -> None:
         shutil.rmtree(JAVA, ignore_errors=True)
         libs = (JAVA / "libs").resolve()
         subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"], check=True
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "-Dstyle.color=never",
+                "-f",
+                str(pom),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={libs}",
+            ],
+            check=True,
         )
         subprocess.run(["javac", "-d", str(JAVA / "classes"), "-cp", f"{libs}/*", *map(str, _SOURCES)], check=True)
         _done(JAVA, pom, *_SOURCES)

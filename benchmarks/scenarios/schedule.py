@@ -42,7 +42,7 @@ def run(report: Report, *, full: bool) -> None:
         ours = _per_second(compile_cron(expression, zone).next_after, instants, seconds=0.3)
         sim = _per_second(_cronsim(expression, zone), instants, seconds=0.15)
         iterated = _per_second(_croniter(expression, zone), instants, seconds=0.15)
-        rows.append((expression, zone, ours, sim, iterated, ours / sim, ours / iterated))
+        rows.append((f"`{expression}`", zone, ours, sim, iterated, ours / sim, ours / iterated))
         rates.append(ours)
         ratios.append(ours / sim)
     table(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from benchmarks.document import replaced
 from benchmarks.tables import cell, markdown, plain
 
@@ -40,3 +43,13 @@ def test_a_table_takes_its_place_in_the_page_and_leaves_the_rest() -> None:
     assert "words between\n<!-- table: burst -->\nkept\n<!-- end -->" in page
     again, _ = replaced(page, {"herd": made})
     assert again == page
+
+
+def test_every_table_has_its_place_in_the_page() -> None:
+    root = Path(__file__).parents[3]
+    sources = [file.read_text() for file in (root / "benchmarks").rglob("*.py")]
+    named = {name for source in sources for name in re.findall(r'\btable\(\s*"(\w+)",', source)}
+    assert {"dispatch", "peers", "full_bloat"} <= named
+    places = set(re.findall(r"^<!-- table: (\w+) -->$", (root / "docs/performance.md").read_text(), re.MULTILINE))
+    assert named <= places
+    assert {"burst", "herd", "steady", "full", "summary", "summary_full"} <= places
