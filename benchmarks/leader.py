@@ -9,7 +9,7 @@ the time from an edit's commit until its job is held in the wheel to FILE.armed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import coordinator.office
 from coordinator.__main__ import main
-from coordinator.arrivals import Edit, Job
+from coordinator.arrivals import Edit, JobColumns
 from coordinator.dispatcher import Dispatcher
 from coordinator.lateness import Lateness
 from cronstream.records import Int64s
@@ -55,11 +55,11 @@ class RecordedDispatcher(Dispatcher):
         for edit in edits:
             self._committed[edit.job_id] = edit.changes[-1].committed_us
 
-    def _hold(self, jobs: Sequence[Job], times: Sequence[int]) -> None:
-        super()._hold(jobs, times)
+    def _hold(self, jobs: JobColumns) -> None:
+        super()._hold(jobs)
         if self._committed:
             now_us = self._clock.now_us()
-            committed = [self._committed.pop(job.job_id) for job in jobs if job.job_id in self._committed]
+            committed = [self._committed.pop(job_id) for job_id in jobs.job_id.tolist() if job_id in self._committed]
             self._armed.record(now_us // 1_000_000, now_us - np.array(committed, np.int64))
 
 

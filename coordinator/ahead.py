@@ -17,8 +17,9 @@ from collections import deque
 
 import numpy as np
 
-from coordinator.batching import Packed, Slots, pack
+from coordinator.batching import Packed, pack
 from coordinator.loaded import LoadedJobs
+from coordinator.slots import Slots
 from coordinator.wheel import TICK_SHIFT, Wheel
 from cronstream.clock import SECOND
 

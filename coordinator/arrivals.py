@@ -8,9 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from coordinator.planning import Change
 from coordinator.requests import Step
-from coordinator.rules import Rule
+from coordinator.rules import NO_RULE, Rule
+from coordinator.writer import NONE
+from cronstream.records import Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +23,71 @@ class Job:
     """A job as its rows say: what the wheel is to hold."""
 
     job_id: int
-    next_us: int
-    """A lower bound of its next scheduled time; usually that time itself."""
+    next_us: int | None
+    """Its next scheduled time."""
     version: int
     rule: Rule
     work: bytes
     error: str | None = None
-    """Why its definition cannot be read: the job is set aside, and that is recorded."""
+    """Why it has no times: it is set aside, and that is recorded. ``next_us`` is a lower bound then."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumns:
+    """Many of them, by column."""
+
+    job_id: Int64s
+    next_us: Int64s
+    """NONE: there is none."""
+    version: Int64s
+    period_us: Int64s
+    """Of a plain interval, whose rule is the terms alone (``Rule.terms``); else 0."""
+    rules: list[Rule]
+    works: list[bytes]
+    errors: dict[int, str] = field(default_factory=dict)
+    """By position."""
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> JobColumns:
+        """These jobs."""
+        none = np.zeros(len(jobs), np.int64)
+        columns = cls(none, none.copy(), none.copy(), none.copy(), [NO_RULE] * len(jobs), [b""] * len(jobs))
+        for index, job in enumerate(jobs):
+            columns.put(index, job)
+        return columns
+
+    def put(self, index: int, job: Job) -> None:
+        """Have a job at a position."""
+        self.job_id[index] = job.job_id
+        self.next_us[index] = NONE if job.next_us is None else job.next_us
+        self.version[index] = job.version
+        self.period_us[index] = job.rule.period_us
+        self.rules[index] = job.rule.terms() if job.rule.period_us else job.rule
+        self.works[index] = job.work
+        if job.error is not None:
+            self.errors[index] = job.error
+
+    def only(self, chosen: npt.NDArray[np.int64]) -> JobColumns:
+        """Those at some positions; none with an error."""
+        positions = chosen.tolist()
+        return JobColumns(
+            self.job_id[chosen],
+            self.next_us[chosen],
+            self.version[chosen],
+            self.period_us[chosen],
+            [self.rules[position] for position in positions],
+            [self.works[position] for position in positions],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Jobs read from ``schedules``. ``as_of``: all writes up to that number had been done before."""
 
-    jobs: Sequence[Job]
+    jobs: JobColumns
     as_of: int
 
 

@@ -38,13 +38,17 @@ class Asking:
         *,
         stopping: Callable[[], bool],
         pause: Callable[[float], object],
+        binary: bool = False,
+        adapt: Callable[[psycopg.Connection[Any]], None] = lambda connection: None,
         **connection: Any,
     ) -> None:
-        """``connection`` goes to psycopg's connect."""
+        """``binary``: how answers travel; ``adapt`` is given each new connection; the rest goes to psycopg."""
         self._settings = settings
         self._role = role
         self._stopping = stopping
         self._pause = pause
+        self._binary = binary
+        self._adapt = adapt
         self._more = connection
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -55,7 +59,8 @@ class Asking:
             try:
                 if self._connection is None or self._connection.closed:
                     self._connection = sql.connect(self._settings, self._role, autocommit=True, **self._more)
-                return self._connection.execute(queries[name], parameters).fetchall()
+                    self._adapt(self._connection)
+                return self._connection.execute(queries[name], parameters, binary=self._binary).fetchall()
             except psycopg.OperationalError as error:
                 if self._stopping():
                     raise Stopping from None

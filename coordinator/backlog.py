@@ -38,7 +38,7 @@ class Backlog:
         slots: list[int] = []
         while self._waiting and len(slots) < allowed:
             _, slot, job_id, version = heappop(self._waiting)
-            if self._jobs.slot_of(job_id) == slot and self._jobs.version[slot] == version:
+            if self._jobs.job_id[slot] == job_id and self._jobs.version[slot] == version:
                 slots.append(slot)
         return slots
 

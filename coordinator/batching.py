@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from coordinator.loaded import LoadedJobs
+from coordinator.slots import Slots
 from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, in_batches
 from cronstream.topics import partition_of
-
-Slots = npt.NDArray[np.int32]
 
 
 class Packed(NamedTuple):

@@ -33,9 +33,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from coordinator.ahead import Ahead
-from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, Job, Loaded, Mailbox, Requested
+from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, JobColumns, Loaded, Mailbox, Requested
 from coordinator.backlog import Backlog
-from coordinator.batching import Packed, Slots, item_batches, pack
+from coordinator.batching import Packed, item_batches, pack
 from coordinator.database_clock import DatabaseClock
 from coordinator.edits import planned_edit
 from coordinator.items import edit_items, owed_items, set_aside
@@ -44,6 +44,7 @@ from coordinator.loaded import LoadedJobs
 from coordinator.next_times import next_times
 from coordinator.publisher import Publisher
 from coordinator.request_queue import RequestQueue
+from coordinator.slots import ABSENT, Slots
 from coordinator.tail import Tail
 from coordinator.trust import Term
 from coordinator.unwritten import Row, Unwritten
@@ -218,13 +219,12 @@ class Dispatcher:
         for index, slot in enumerate(slots):
             first_us = int(jobs.next_us[slot])
             try:
-                owed = jobs.rule[slot].owed(first_us, now_us)
+                rule = jobs.rule(slot)
+                owed = rule.owed(first_us, now_us)
             except Exception as error:
                 items += self._set_aside_items(slot, error, first_us, now_us)
                 continue
-            items += owed_items(
-                int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips, jobs.rule[slot].run_kind
-            )
+            items += owed_items(int(jobs.job_id[slot]), jobs.work[slot], owed.runs, owed.skips, rule.run_kind)
             if owed.next_us is not None:
                 next_us[index] = owed.next_us
         offsets = self._publish(self._item_batches(items, now_us))
@@ -272,7 +272,7 @@ class Dispatcher:
         if leaves.any():
             gone = job_ids[leaves].tolist()
             self._unwritten.all_left(number, gone, next_us[leaves].tolist(), version[leaves].tolist())
-            jobs.release_all(slots[leaves].tolist(), gone)
+            jobs.release(slots[leaves])
 
     # ---- what arrives --------------------------------------------------------------------------
 
@@ -281,8 +281,7 @@ class Dispatcher:
             self._horizon_us = arrival.until_us
             arrival.taken.set()
         elif isinstance(arrival, Forget):
-            for job_id in arrival.job_ids:
-                self._forget(job_id)
+            self._forget(arrival.job_ids)
             arrival.taken.set()
         elif isinstance(arrival, Requested):
             self._requests.add(arrival.steps)
@@ -296,60 +295,52 @@ class Dispatcher:
             else:
                 self._edit(arrival.edits)
 
-    def _load(self, jobs: Iterable[Job]) -> None:
-        broken: list[tuple[Job, str]] = []
-        held: list[Job] = []
-        times: list[int] = []
-        for job in jobs:
-            if self._jobs.slot_of(job.job_id) is not None or job.job_id in self._unwritten:
-                continue
-            try:
-                # The row may hold a lower bound: after a takeover, or from other time zone data.
-                first = job.rule.next_after(job.next_us - 1)
-            except Exception as error:
-                broken.append((job, str(error)))
-                continue
-            if job.error is not None:
-                broken.append((job, job.error))
-            elif first is not None and first <= self._horizon_us:
-                held.append(job)
-                times.append(first)
-            else:
-                self._settle_row(job, first, {})
-        self._hold(held, times)
+    def _load(self, jobs: JobColumns) -> None:
+        new = (self._jobs.slots_of(jobs.job_id) == ABSENT) & ~self._unwritten.of(jobs.job_id)
+        sound = new.copy()
+        sound[list(jobs.errors)] = False
+        stays = sound & (jobs.next_us != NONE) & (jobs.next_us <= self._horizon_us)
+        self._hold(jobs if stays.all() else jobs.only(np.flatnonzero(stays)))
+        # Of the others the row named a time within the horizon and the schedule knows better: write that.
+        self._settle_rows(jobs.only(np.flatnonzero(sound & ~stays)), {})
+        broken = [index for index in jobs.errors if new[index]]
         if broken:
-            self._set_rows_aside(broken)
+            self._set_rows_aside(jobs, broken)
 
-    def _hold(self, jobs: Sequence[Job], times: Sequence[int]) -> None:
+    def _hold(self, jobs: JobColumns) -> None:
         """Take jobs in that are not held, and arm them."""
-        if jobs:
-            self._wheel.arm_many(self._jobs.hold_many(jobs, times), np.array(times, np.int64))
+        if len(jobs):
+            self._wheel.arm_many(self._jobs.hold(jobs), jobs.next_us)
 
-    def _settle_row(self, job: Job, next_us: int | None, offsets: dict[int, int]) -> None:
-        """The row named a time within the horizon and the schedule knows better: write that."""
-        version = job.version + 1
-        row = np.array([job.job_id, job.version, version, NONE if next_us is None else next_us], np.int64)
-        number = self._writer.put(Advances(row[:1], row[1:2], row[2:3], row[3:], offsets))
-        self._unwritten.left(job.job_id, Row(number, NONE if next_us is None else next_us, version))
+    def _settle_rows(self, jobs: JobColumns, offsets: dict[int, int]) -> None:
+        """Write the jobs' next times and do not hold them."""
+        if len(jobs):
+            version = jobs.version + 1
+            number = self._writer.put(Advances(jobs.job_id, jobs.version, version, jobs.next_us, offsets))
+            self._unwritten.all_left(number, jobs.job_id.tolist(), jobs.next_us.tolist(), version.tolist())
 
-    def _set_rows_aside(self, broken: Sequence[tuple[Job, str]]) -> None:
+    def _set_rows_aside(self, jobs: JobColumns, broken: list[int]) -> None:
         now_us = self._clock.now_us()
         items: list[Item] = []
-        for job, error in broken:
-            log.error("A stored schedule cannot be read; its job is set aside: %s", error, extra={"job_id": job.job_id})
-            items += owed_items(job.job_id, job.work, (), (set_aside(error, job.next_us, now_us),))
+        for index in broken:
+            job_id, error = int(jobs.job_id[index]), jobs.errors[index]
+            log.error("A stored schedule cannot be read; its job is set aside: %s", error, extra={"job_id": job_id})
+            skip = set_aside(error, int(jobs.next_us[index]), now_us)
+            items += owed_items(job_id, jobs.works[index], (), (skip,))
         offsets = self._publish(self._item_batches(items, now_us))
         self._note(_NO_TIMES, items)
-        for job, _ in broken:
-            self._settle_row(job, None, offsets)
+        jobs.next_us[broken] = NONE
+        self._settle_rows(jobs.only(np.array(broken)), offsets)
 
-    def _forget(self, job_id: int) -> None:
-        self._unwritten.forget(job_id)
-        slot = self._jobs.slot_of(job_id)
-        if slot is not None:
+    def _forget(self, job_ids: Sequence[int]) -> None:
+        for job_id in job_ids:
+            self._unwritten.forget(job_id)
+        slots = self._jobs.slots_of(np.array(job_ids, np.int64))
+        held = np.unique(slots[slots != ABSENT])
+        for slot in held.tolist():
             self._wheel.cancel(slot)
             self._ahead.forget(slot)
-            self._jobs.release(slot)
+        self._jobs.release(held)
 
     def _edit(self, edits: Iterable[Edit]) -> None:
         now_us = self._clock.now_us()
@@ -361,9 +352,9 @@ class Dispatcher:
         self._note(_NO_TIMES, items)
         reach("plan.published")
         number = self._writer.put(Plans([one.row() for one in planned], offsets))
+        self._forget([one.edit.job_id for one in planned])
         for one in planned:
             job_id, plan = one.edit.job_id, one.plan
-            self._forget(job_id)
             row = Row(number, NONE if plan.next_us is None else plan.next_us, one.version + 1)
             self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
             if one.edit.definition is None:
@@ -384,10 +375,11 @@ class Dispatcher:
     def _arm_written(self) -> None:
         """Hold the planned jobs whose plan has been written since."""
         planned = self._unwritten.take_written(self._writer.flushed)
-        near = [job for job in planned if job.next_us <= self._horizon_us]
-        for job in near:
-            self._unwritten.forget(job.job_id)
-        self._hold(near, [job.next_us for job in near])
+        if planned:
+            near = [job for job in planned if job.next_us is not None and job.next_us <= self._horizon_us]
+            for job in near:
+                self._unwritten.forget(job.job_id)
+            self._hold(JobColumns.of(near))
 
     # ---- publishing and figures ----------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator.batching import Slots
 from coordinator.loaded import LoadedJobs
+from coordinator.slots import Slots
 from coordinator.writer import NONE
 from cronstream.records import Int64s
 
@@ -35,7 +35,7 @@ def next_times(jobs: LoadedJobs, slots: Slots) -> tuple[Int64s, dict[int, Except
         zip(slots[asked[firsts]].tolist(), asked_us[firsts].tolist(), strict=True)
     ):
         try:
-            following = jobs.rule[slot].next_after(time_us)
+            following = jobs.rule(slot).next_after(time_us)
         except Exception as error:
             alike = asked[np.cumsum(begins) - 1 == number]
             failed.update(dict.fromkeys(slots[alike].tolist(), error))

@@ -19,10 +19,12 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from coordinator.arrivals import Audited, Edits, Forget, Horizon, Loaded, Mailbox
+from coordinator.arrivals import Audited, Edits, Forget, Horizon, JobColumns, Loaded, Mailbox
 from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed
+from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
+from coordinator.loading import Loading, Slice
 from coordinator.request_reader import RequestReader
 from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
@@ -32,7 +34,14 @@ from cronstream.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
-SLICE = 2000
+_PART = 2000
+"""Jobs the dispatcher takes in at once, between two looks at what is due: some two milliseconds."""
+_LARGEST_SLICE = 8000
+"""Jobs read at once."""
+_SMALLEST_SLICE = 500
+"""The first slice is small, so that the first trigger does not wait for a large one."""
+_MOST_WAITING = 8
+"""Parts that wait for the dispatcher before the reader does."""
 _EDITS_AT_ONCE = 500
 _OPEN_AT_ONCE = 10_000
 _TRIES_FOR_A_ROW = 20
@@ -50,8 +59,9 @@ class Reader:
         stop: threading.Event,
         end_term: Callable[[str], None],
         ask: Ask | None = None,
+        largest_slice: int = _LARGEST_SLICE,
     ) -> None:
-        """``ask`` answers the reader's queries, with rows as dicts; by default Postgres does."""
+        """``ask`` answers the reader's queries at once, rows as dicts but for ``load``; by default Postgres does."""
         self._settings = settings
         self._clock = clock
         self._database_clock = database_clock
@@ -72,6 +82,9 @@ class Reader:
         self._told = 0
         self._asking = Asking(settings, "reader", stopping=stop.is_set, pause=stop.wait, row_factory=dict_row)
         self._ask_rows = self._asking if ask is None else ask
+        self._loading = Loading(settings, ask, stopping=stop.is_set, pause=stop.wait)
+        self._columns = Columns()
+        self._largest_slice = largest_slice
         self._writer: Writer | None = None
         self.heartbeat_us: int | None = None
         """Commit time of the newest heartbeat before which every edit of the feed was handed over."""
@@ -110,6 +123,7 @@ class Reader:
         self._wake.set()
         self._thread.join(5)
         self._asking.close()
+        self._loading.close()
 
     # ---- the thread ------------------------------------------------------------------------
 
@@ -131,7 +145,7 @@ class Reader:
         if (as_of := self._flushed()) > self._told:
             # Nothing is read, yet it says up to where rows are right: what waits for that stays small.
             self._told = as_of
-            self._mailbox.put(Loaded((), as_of))
+            self._mailbox.put(Loaded(JobColumns.of(()), as_of))
         if (
             self._audited_ns is not None
             and self._clock.boot_ns() - self._audited_ns > self._settings.audit_seconds * 1e9
@@ -224,18 +238,43 @@ class Reader:
         first = self._audited_ns is None
         after: int | None = None if first else after_us
         after_id = -(2**63) if first else 2**63 - 1
-        while True:
-            rows = self._hand_over("load", after_us=after, after_id=after_id, until_us=until_us, most=SLICE)
+        size = min(_SMALLEST_SLICE, self._largest_slice)
+        following: Slice | None = self._begin_slice(after, after_id, until_us, size)
+        while following is not None:
+            slice_, following = following, None
+            rows = slice_.rows()
+            more = len(rows) == slice_.size
+            if more:
+                after, after_id, size = instant_us(rows[-1]), rows[-1][0], min(size * 4, self._largest_slice)
+                # The next one is read while this one is handed over, unless other things are to be read first:
+                # what was read later is handed over later.
+                if not first and not self._has_to_follow():
+                    following = self._begin_slice(after, after_id, until_us, size)
+            self._put_slice(slice_, rows)
             if first:
                 # After the soonest slice: edits that were open when the term began.
                 self._audit()
                 self._mailbox.put(Audited())
                 first = False
-            self._follow()
-            if len(rows) < SLICE:
-                break
-            after, after_id = rows[-1]["next_us"], rows[-1]["job_id"]
+            if following is None:
+                self._follow()
+                if more:
+                    following = self._begin_slice(after, after_id, until_us, size)
         self._horizon_us = until_us
+
+    def _begin_slice(self, after_us: int | None, after_id: int, until_us: int, size: int) -> Slice:
+        as_of, now_us = self._flushed(), self._database_clock.now_us()
+        return self._loading.begin(after_us, after_id, until_us, size, as_of=as_of, now_us=now_us)
+
+    def _put_slice(self, slice_: Slice, rows: Sequence[Row]) -> None:
+        """Hand a slice over, in parts."""
+        for start in range(0, len(rows), _PART):
+            self._await_room()
+            jobs = self._columns.of(rows[start : start + _PART], slice_.now_us)
+            self._mailbox.put(Loaded(jobs, slice_.as_of))
+
+    def _has_to_follow(self) -> bool:
+        return bool(self._unseen) or not (self._delivered.empty() and self._unmatched.empty())
 
     def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
         """Read the open changes of some jobs and hand them over; returns the change ids found."""
@@ -269,12 +308,12 @@ class Reader:
             return
         after_us, after_id, count = self._horizon_us, 2**63 - 1, 0
         while rows := self._hand_over(
-            "load_other_zone_data", after_us=after_us, after_id=after_id, most=SLICE, tzdata=TZDATA_VERSION
+            "load_other_zone_data", after_us=after_us, after_id=after_id, most=_PART, tzdata=TZDATA_VERSION
         ):
             after_us, after_id, count = rows[-1]["next_us"], rows[-1]["job_id"], count + len(rows)
-            self._await_taken()
+            self._await_room(0)
             self._follow()
-        self._await_taken()
+        self._await_room(0)
         self._await_flushed()
         assert self._writer is not None
         self._ask("note_zone_data_planned", {"tzdata": TZDATA_VERSION, "token": self._writer.token})
@@ -284,13 +323,14 @@ class Reader:
         """Read jobs and hand over those that have a next time; returns all rows."""
         as_of, now_us = self._flushed(), self._database_clock.now_us()
         rows = self._ask(query, parameters)
-        self._mailbox.put(Loaded(list(jobs_of((row for row in rows if row["next_us"] is not None), now_us)), as_of))
+        jobs = jobs_of((row for row in rows if row["next_us"] is not None), now_us)
+        self._mailbox.put(Loaded(JobColumns.of(jobs), as_of))
         return rows
 
-    def _await_taken(self) -> None:
-        """Until the dispatcher has taken what was handed over: the mailbox stays small."""
-        while len(self._mailbox):
-            if self._stop.wait(0.005):
+    def _await_room(self, waiting: int = _MOST_WAITING) -> None:
+        """Until no more than so much of what was handed over waits for the dispatcher: the mailbox stays small."""
+        while len(self._mailbox) > waiting:
+            if self._stop.wait(0.001):
                 raise Stopping
 
     def _flushed(self) -> int:

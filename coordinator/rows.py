@@ -8,21 +8,41 @@ from typing import Any
 
 from coordinator.arrivals import Edit, Job
 from coordinator.planning import Change
-from coordinator.rules import Rule, packed_work, rule_of
+from coordinator.rules import NO_RULE, Rule, packed_work, rule_of
 from coordinator.zone_data import lower_bound
 from cronstream.bodies import Policy, Work, pack
 
 
-def jobs_of(rows: Iterable[dict[str, Any]], now_us: int) -> Iterator[Job]:
-    """Rows of ``load`` and its like that have a next time, read at ``now_us`` or after."""
-    for row in rows:
-        try:
-            rule, work, error = rule_of(row, row["stored_anchor_us"]), packed_work(row), None
-        except Exception as unreadable:
-            rule, error = Rule(None), str(unreadable) or repr(unreadable)
-            work = pack(Work(row["tenant"], row["name"], row["handler"], None, Policy()))
-        next_us = lower_bound(row["next_us"], row["tzdata"], now_us)
-        yield Job(row["job_id"], next_us, row["version"], rule, work, error)
+def jobs_of(rows: Iterable[dict[str, Any]], now_us: int) -> list[Job]:
+    """Rows of ``read_jobs`` and its like that have a next time, read at ``now_us`` or after."""
+    return [
+        job_of(
+            row["job_id"],
+            row,
+            row["stored_anchor_us"],
+            lower_bound(row["next_us"], row["tzdata"], now_us),
+            row["version"],
+        )
+        for row in rows
+    ]
+
+
+def job_of(job_id: int, columns: Mapping[str, Any], anchor_us: int | None, least_us: int, version: int) -> Job:
+    """A job of a definition's columns, at its first time at or after ``least_us``."""
+    try:
+        rule, work = rule_of(columns, anchor_us), packed_work(columns)
+    except Exception as error:
+        work = pack(Work(columns["tenant"], columns["name"], columns["handler"], None, Policy()))
+        return Job(job_id, least_us, version, NO_RULE, work, str(error) or repr(error))
+    return job_at(job_id, least_us, version, rule, work)
+
+
+def job_at(job_id: int, least_us: int, version: int, rule: Rule, work: bytes) -> Job:
+    """A job at its rule's first time at or after ``least_us``: rows hold a lower bound after a takeover."""
+    try:
+        return Job(job_id, rule.next_after(least_us - 1), version, rule, work)
+    except Exception as error:
+        return Job(job_id, least_us, version, rule, work, str(error) or repr(error))
 
 
 def edits_of(rows: Iterable[dict[str, Any]], known: Mapping[int, Collection[int]], now_us: int) -> Iterator[Edit]:

@@ -8,7 +8,7 @@ durations in integer microseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +42,14 @@ class Rule:
             return 0
         return schedule.source.period_us if isinstance(schedule.source, Every) else 0
 
+    def terms(self) -> Rule:
+        """All that it says but for the times; one object for all rules that agree in it."""
+        return _terms(self.misfire_policy, self.grace_us, self.catch_up_limit, self.run_kind)
+
+    def every(self, period_us: int, at_us: int) -> Rule:
+        """These terms for a plain interval, from one of its times on."""
+        return replace(self, schedule=Schedule.of(Every(period_us, at_us)))
+
     def owed(self, first_us: int, now_us: int, until_us: int | None = None) -> Owed:
         """What becomes of the scheduled times from ``first_us`` (one of them) to now, or ``until_us``."""
         assert self.schedule is not None
@@ -65,6 +73,14 @@ class Rule:
         return other is not None and self.schedule == other.schedule
 
 
+NO_RULE = Rule(None)
+
+
+@lru_cache(maxsize=4096)
+def _terms(misfire_policy: MisfirePolicy, grace_us: int, catch_up_limit: int, run_kind: Kind) -> Rule:
+    return Rule(None, misfire_policy, grace_us, catch_up_limit, run_kind)
+
+
 def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
     """The rule of a definition's columns; ``anchor_us`` counts for ``every`` without an anchor of its own.
 
@@ -72,8 +88,7 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
     """
     own_anchor = columns["anchor_us"]
     cron = columns["cron"]
-    # Who a job is matters for hashes alone; without them a whole fleet shares its rules.
-    by_name = columns["spread_seconds"] or (cron is not None and "h" in cron.lower())
+    by_name = hangs_on_name(columns)
     # An interval has an anchor of its own: its key would never come twice.
     make = _rule if cron is not None else _rule.__wrapped__
     return make(
@@ -97,6 +112,12 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
         # A change's ``previous`` does not say: what it still owes runs as the newest definition does.
         RUN_KINDS[columns.get("overlap_policy", "allow")],
     )
+
+
+def hangs_on_name(columns: Mapping[str, Any]) -> bool:
+    """Who a job is matters for hashes alone; without them a whole fleet shares its rules."""
+    cron = columns["cron"]
+    return bool(columns["spread_seconds"]) or (cron is not None and "h" in cron.lower())
 
 
 @lru_cache(maxsize=65_536)
@@ -146,25 +167,34 @@ def work_of_row(columns: Mapping[str, Any]) -> Work:
         columns["name"],
         columns["handler"],
         None if payload is None else payload.encode(),
-        _policy(
-            columns["overlap_policy"],
-            columns["max_attempts"],
-            columns["backoff_seconds"],
-            columns["backoff_factor"],
-            columns["max_backoff_us"] / 1e6,
-            columns["jitter"],
-            columns["timeout_seconds"],
-        ),
+        policy_of(columns),
     )
 
 
 def packed_work(columns: Mapping[str, Any]) -> bytes:
     """``work_of_row`` as it travels. Raises ValueError for one that fits no record."""
-    work = pack(work_of_row(columns))
+    # The encoder's own bytes lie in a larger buffer; millions are held.
+    return fitting(bytes(memoryview(pack(work_of_row(columns)))))
+
+
+def fitting(work: bytes) -> bytes:
+    """Packed work as given. Raises ValueError for one that fits no record."""
     if len(work) > MAX_BYTES:
         raise ValueError(f"payload has {len(work)} bytes with its policy, more than a record's {MAX_BYTES}")
-    # The encoder's own bytes lie in a larger buffer; millions are held.
-    return bytes(memoryview(work))
+    return work
+
+
+def policy_of(columns: Mapping[str, Any]) -> Policy:
+    """What a definition says about tries. Raises ValueError for what cannot be meant."""
+    return _policy(
+        columns["overlap_policy"],
+        columns["max_attempts"],
+        columns["backoff_seconds"],
+        columns["backoff_factor"],
+        columns["max_backoff_us"] / 1e6,
+        columns["jitter"],
+        columns["timeout_seconds"],
+    )
 
 
 _policy = lru_cache(maxsize=4096)(Policy)

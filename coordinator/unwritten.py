@@ -16,7 +16,11 @@ from collections import deque
 from itertools import repeat
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from coordinator.arrivals import Job
+from cronstream.records import Int64s
 
 
 class Row(NamedTuple):
@@ -39,6 +43,11 @@ class Unwritten:
 
     def __contains__(self, job_id: int) -> bool:
         return job_id in self._rows
+
+    def of(self, job_ids: Int64s) -> npt.NDArray[np.bool_]:
+        """Which of many jobs are."""
+        rows = self._rows
+        return np.array([job_id in rows for job_id in job_ids.tolist()] if rows else np.zeros(len(job_ids)), np.bool_)
 
     def row(self, job_id: int) -> Row | None:
         """What the row will say, if the job is one of these."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -100,6 +101,40 @@ _encoder = msgspec.msgpack.Encoder()
 def pack(body: Work | Skip | Report) -> bytes:
     """A body as bytes."""
     return _encoder.encode(body)
+
+
+class WorkPacker:
+    """Packs the ``Work`` of many jobs that differ in name and payload alone: the same bytes as ``pack``, sooner."""
+
+    __slots__ = ("_end", "_handler", "_tenant")
+
+    def __init__(self, tenant: str, handler: str, policy: Policy) -> None:
+        self._tenant = bytes([_FIVE_FIELDS]) + _encoder.encode(tenant)
+        self._handler = _encoder.encode(handler)
+        self._end = _encoder.encode(policy)
+
+    def pack(self, name: bytes, payload: bytes | None) -> bytes:
+        """``name`` in UTF-8."""
+        if payload is None:
+            return b"".join((self._tenant, _text_head(len(name)), name, self._handler, _NIL, self._end))
+        return b"".join(
+            (self._tenant, _text_head(len(name)), name, self._handler, _bytes_head(len(payload)), payload, self._end)
+        )
+
+
+# msgpack: what goes before a text, a byte string and an array of five.
+_FIVE_FIELDS = 0x95
+_NIL = b"\xc0"
+
+
+@lru_cache(maxsize=4096)
+def _text_head(size: int) -> bytes:
+    return _encoder.encode("x" * size)[:-size] if size else _encoder.encode("")
+
+
+@lru_cache(maxsize=65_536)
+def _bytes_head(size: int) -> bytes:
+    return _encoder.encode(bytes(size))[:-size] if size else _encoder.encode(b"")
 
 
 def _reader(kind: type[Body]) -> Callable[[bytes], Body]:

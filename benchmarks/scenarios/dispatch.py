@@ -28,7 +28,7 @@ from benchmarks.report import Report
 from benchmarks.scale import jobs as scaled
 from benchmarks.scale import seconds
 from benchmarks.tables import table
-from coordinator.arrivals import Horizon, Job, Loaded, Mailbox
+from coordinator.arrivals import Horizon, Job, JobColumns, Loaded, Mailbox
 from coordinator.database_clock import DatabaseClock
 from coordinator.dispatcher import Dispatcher
 from coordinator.publisher import Publisher
@@ -196,7 +196,8 @@ def dispatch(bench: Bench, held: Sequence[Job], *, token: int, writing: bool, pr
     due_us = (now_us // 1_000_000 + 1 + round(_LOAD_S * len(held) / JOBS)) * 1_000_000
     mailbox.put(Horizon(now_us + 3600 * 1_000_000))
     for at in range(0, len(held), 20_000):
-        mailbox.put(Loaded([replace(job, next_us=due_us) for job in held[at : at + 20_000]], 0))
+        part = [replace(job, next_us=due_us) for job in held[at : at + 20_000]]
+        mailbox.put(Loaded(JobColumns.of(part), 0))
     dispatcher = Dispatcher(settings, term, token, database_clock, publisher, writer, mailbox)
     while len(mailbox):
         dispatcher.turn()

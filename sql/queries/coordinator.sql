@@ -108,8 +108,13 @@ SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) A
 
 -- name: load
 -- A slice of the jobs that fall due, soonest first; those with an open change are planned from it instead.
-SELECT r.*, cronstream.us(s.next_run_at) AS next_us, s.version, cronstream.us(s.anchor) AS stored_anchor_us, s.tzdata
-FROM cronstream.schedules s JOIN cronstream.job_rules r USING (job_id)
+-- In the form of coordinator/columns.py: what most rows share is one value, and nothing is converted here.
+SELECT s.job_id, s.next_run_at, s.version, s.tzdata, coalesce(d.anchor, s.anchor) AS anchor, d.name, d.payload::text,
+       CASE WHEN num_nonnulls(d.run_at, d.starts_at, d.ends_at) > 0 THEN ROW(d.run_at, d.starts_at, d.ends_at) END AS bounds,
+       ROW(d.enabled, d.cron, d.every, d.timezone, d.misfire_policy, d.misfire_grace, d.catch_up_limit, d.dst_gap,
+           d.dst_overlap, d.spread_seconds, d.tenant, d.handler, d.overlap_policy, d.max_attempts, d.backoff_seconds,
+           d.backoff_factor, d.max_backoff, d.jitter, d.timeout_seconds) AS common
+FROM cronstream.schedules s JOIN cronstream.job_definitions d USING (job_id)
 WHERE s.next_run_at IS NOT NULL
   AND (s.next_run_at, s.job_id) > (coalesce(cronstream.instant(%(after_us)s), '-infinity'), %(after_id)s)
   AND s.next_run_at <= cronstream.instant(%(until_us)s)

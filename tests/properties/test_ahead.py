@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from coordinator.ahead import Ahead
-from coordinator.arrivals import Job
+from coordinator.arrivals import Job, JobColumns
 from coordinator.loaded import LoadedJobs
 from coordinator.rules import rule_of
 from coordinator.wheel import Wheel
@@ -37,7 +37,7 @@ class AheadChangesNothing(RuleBasedStateMachine):
             self.bodies[self.next_id] = f"body of {self.next_id}".encode()
             jobs.append(Job(self.next_id, self.now + later, 1, RULE, self.bodies[self.next_id]))
             self.next_id += 1
-        self._hold(jobs, self.now + later)
+        self._hold(jobs)
 
     @rule(which=st.integers(0, 10**6), later=LATER)
     def edit(self, which: int, later: int) -> None:
@@ -46,7 +46,7 @@ class AheadChangesNothing(RuleBasedStateMachine):
         job_id = sorted(self.bodies)[which % len(self.bodies)]
         self._let_go(job_id)
         self.bodies[job_id] += b", edited"
-        self._hold([Job(job_id, self.now + later, 2, RULE, self.bodies[job_id])], self.now + later)
+        self._hold([Job(job_id, self.now + later, 2, RULE, self.bodies[job_id])])
 
     @rule(which=st.integers(0, 10**6))
     def delete(self, which: int) -> None:
@@ -77,16 +77,16 @@ class AheadChangesNothing(RuleBasedStateMachine):
             self.jobs.next_us[due] = self.now + again
             self.wheel.arm_many(due, np.full(len(due), self.now + again))
 
-    def _hold(self, jobs: list[Job], at_us: int) -> None:
-        times = [at_us] * len(jobs)
-        self.wheel.arm_many(self.jobs.hold_many(jobs, times), np.array(times, np.int64))
+    def _hold(self, jobs: list[Job]) -> None:
+        columns = JobColumns.of(jobs)
+        self.wheel.arm_many(self.jobs.hold(columns), columns.next_us)
 
     def _let_go(self, job_id: int) -> None:
         slot = self.jobs.slot_of(job_id)
         assert slot is not None
         self.wheel.cancel(slot)
         self.ahead.forget(slot)
-        self.jobs.release(slot)
+        self.jobs.release(np.array([slot], np.int32))
 
 
 TestAheadChangesNothing = AheadChangesNothing.TestCase
@@ -95,8 +95,8 @@ TestAheadChangesNothing.settings = settings(max_examples=200, stateful_step_coun
 
 def test_a_herd_is_packed_before_it_is_due() -> None:
     jobs, wheel = LoadedJobs(2), Wheel(START_US)
-    held = [Job(number, START_US + SECOND, 1, RULE, b"body") for number in range(10_000)]
-    wheel.arm_many(jobs.hold_many(held, [START_US + SECOND] * len(held)), np.full(len(held), START_US + SECOND))
+    held = JobColumns.of([Job(number, START_US + SECOND, 1, RULE, b"body") for number in range(10_000)])
+    wheel.arm_many(jobs.hold(held), held.next_us)
     ahead = Ahead(jobs, wheel, 1, ahead_us=SECOND, most=100_000)
     while ahead.step(START_US):
         pass

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.columns import Row
 from cronstream.schedule import TZDATA_VERSION
+from tests.support.composite import load_row
 
 DEFAULTS: dict[str, Any] = {
     "tenant": "default", "cron": None, "every_us": None, "run_at_us": None, "anchor_us": None, "timezone": "UTC",
@@ -90,9 +92,9 @@ class Tables:
 
     # ---- what the leader asks ----------------------------------------------------------------
 
-    def read(self, name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
-        """The reader's queries: rows as dicts."""
-        rows: list[dict[str, Any]] = getattr(self, f"_{name}")(given)
+    def read(self, name: str, given: dict[str, Any]) -> list[Any]:
+        """The reader's queries: rows as dicts, but for ``load``."""
+        rows: list[Any] = getattr(self, f"_{name}")(given)
         return rows
 
     def write(self, name: str, given: dict[str, Any], now_us: int) -> list[tuple[int, int]]:
@@ -198,7 +200,10 @@ class Tables:
     def _open_jobs(self) -> set[int]:
         return {change.job_id for change in self.changes.values()}
 
-    def _load(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+    def _load(self, given: dict[str, Any]) -> list[Row]:
+        return list(map(load_row, self._due(given)))
+
+    def _due(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         after_us = -(2**63) if given["after_us"] is None else given["after_us"]
         due = sorted(
             (row.next_us, job_id)
@@ -212,7 +217,7 @@ class Tables:
         return [self._rule_row(job_id) for _, job_id in due[: given["most"]]]
 
     def _load_other_zone_data(self, given: dict[str, Any]) -> list[dict[str, Any]]:
-        rows = self._load({**given, "until_us": 2**63, "most": 10**9})
+        rows = self._due({**given, "until_us": 2**63, "most": 10**9})
         return [row for row in rows if row["tzdata"] != given["tzdata"]][: given["most"]]
 
     def _zone_data_planned(self, given: dict[str, Any]) -> list[dict[str, Any]]:

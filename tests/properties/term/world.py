@@ -81,8 +81,9 @@ class Stop:
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, largest_slice: int = 1000) -> None:
         self.random = random.Random(seed)
+        self._largest_slice = largest_slice
         self.clock = FakeClock(START_US)
         self.tables = Tables()
         self.log = Log(self)
@@ -114,7 +115,16 @@ class World:
         window = TrustWindow(1)
         window.renewed(0, 10**9)
         mailbox = self.mailbox = Mailbox()
-        self.reader = Reader(SETTINGS, self.clock, self, mailbox, Stop(self), self._end_term, ask=self._ask)
+        self.reader = Reader(
+            SETTINGS,
+            self.clock,
+            self,
+            mailbox,
+            Stop(self),
+            self._end_term,
+            ask=self._ask,
+            largest_slice=self._largest_slice,
+        )
         self.writer = Writer(
             SETTINGS,
             token,
@@ -155,7 +165,7 @@ class World:
     def read(self) -> None:
         self.reader.turn()
 
-    def _ask(self, name: str, given: dict[str, Any]) -> list[dict[str, Any]]:
+    def _ask(self, name: str, given: dict[str, Any]) -> list[Any]:
         rows = self.tables.read(name, given)
         if self.meanwhile:
             self._others()

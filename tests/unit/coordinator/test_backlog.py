@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from coordinator.backlog import Backlog
@@ -9,6 +10,7 @@ from coordinator.loaded import LoadedJobs
 from coordinator.rules import Rule
 from cronstream.records import Kind
 from tests.properties.term.world import SECOND, SETTINGS, World
+from tests.unit.coordinator.rows import hold
 from tests.unit.coordinator.test_dispatcher import go_on
 
 NOW = 1_000 * SECOND
@@ -16,9 +18,7 @@ NOW = 1_000 * SECOND
 
 def jobs_at(*times_us: int) -> tuple[LoadedJobs, list[int]]:
     jobs = LoadedJobs(4)
-    return jobs, [
-        jobs.hold(number + 1, next_us=at, version=1, rule=Rule(None), work=b"") for number, at in enumerate(times_us)
-    ]
+    return jobs, [hold(jobs, job_id=number + 1, next_us=at, rule=Rule(None)) for number, at in enumerate(times_us)]
 
 
 def test_the_oldest_goes_first() -> None:
@@ -62,8 +62,8 @@ def test_a_job_that_moved_meanwhile_is_not_found() -> None:
     for slot in slots:
         backlog.add(slot)
     jobs.version[slots[0]] += 1
-    jobs.release(slots[1])
-    jobs.hold(99, next_us=5, version=1, rule=Rule(None), work=b"")  # takes the slot
+    jobs.release(np.array(slots[1:2], np.int32))
+    hold(jobs, job_id=99, next_us=5, rule=Rule(None))  # takes the slot
     assert backlog.take(NOW, 10) == [slots[2]]
     assert backlog.wait_seconds() is None
 

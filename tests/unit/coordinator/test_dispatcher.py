@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.arrivals import Job, Loaded
+from coordinator.arrivals import JobColumns, Loaded
+from coordinator.rows import job_at
 from coordinator.rules import Rule
 from cronstream.bodies import Policy, Work, pack, skip_of
 from cronstream.records import Kind
@@ -58,7 +59,8 @@ def test_a_job_whose_times_cannot_be_computed_is_set_aside_alone(
     go_on(world, 3)
     at = world.now_us() - SECOND
     world.tables.schedules[77] = ScheduleRow(at, 4, 1, None)
-    world.mailbox.put(Loaded([Job(77, at, 4, Rule(Breaks(good_answers), grace_us=grace_us), WORK)], 0))
+    job = job_at(77, at, 4, Rule(Breaks(good_answers), grace_us=grace_us), WORK)
+    world.mailbox.put(Loaded(JobColumns.of([job]), 0))
     go_on(world, 3)
     assert reasons(world, 77) == ["invalid: no such month"]
     assert (len(runs(world, 77)), world.tables.schedules[77].next_us) == (ran, None)

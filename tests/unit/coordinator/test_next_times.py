@@ -12,6 +12,7 @@ from coordinator.rules import Rule
 from coordinator.writer import NONE
 from cronstream.clock import SECOND
 from cronstream.schedule import schedule_of
+from tests.unit.coordinator.rows import hold
 
 START = 1_800_000_000 * SECOND
 SCHEDULES = [
@@ -34,7 +35,7 @@ def test_as_if_each_were_asked_alone(given_jobs: list[tuple[int, int]]) -> None:
             time_us = schedule.next_after(time_us) or time_us
         if which == 2:
             time_us = START + step * 7 * SECOND
-        slots.append(jobs.hold(number, next_us=time_us, version=1, rule=Rule(schedule), work=b""))
+        slots.append(hold(jobs, job_id=number, next_us=time_us, rule=Rule(schedule)))
         following = schedule.next_after(time_us)
         expected.append(NONE if following is None else following)
     times, failed = next_times(jobs, np.array(slots, np.int32))
@@ -50,7 +51,7 @@ def test_what_cannot_be_computed_is_named_by_slot_and_harms_no_other() -> None:
     broken = Broken()
     jobs = LoadedJobs(4)
     slots = [
-        jobs.hold(number, next_us=START, version=1, rule=Rule(schedule), work=b"")  # type: ignore[arg-type]
+        hold(jobs, job_id=number, next_us=START, rule=Rule(schedule))  # type: ignore[arg-type]
         for number, schedule in enumerate([broken, SCHEDULES[0], broken])
     ]
     times, failed = next_times(jobs, np.array(slots, np.int32))

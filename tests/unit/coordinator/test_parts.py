@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coordinator.arrivals import Job
+from coordinator.arrivals import Job, JobColumns
 from coordinator.audit import OpenChange, missed
 from coordinator.batching import item_batches, pack
 from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
 from coordinator.rows import jobs_of
 from coordinator.rules import Rule, rule_of, work_of_row
+from coordinator.slots import ABSENT
 from coordinator.tail import Tail
 from coordinator.unwritten import Row, Unwritten
 from coordinator.writer import NONE
@@ -19,26 +20,37 @@ from cronstream.bodies import work_of
 from cronstream.records import MAX_BYTES, MAX_ITEMS, Batch, Item, Kind
 from cronstream.schedule import ScheduleError
 from cronstream.topics import partition_of
-from tests.unit.coordinator.rows import SECOND, columns
+from tests.unit.coordinator.rows import SECOND, columns, hold
 
 RULE = rule_of(columns(every_us=SECOND), 0)
 
 
 def held(count: int, size: int = 10, partitions: int = 2) -> tuple[LoadedJobs, np.ndarray]:
     jobs = LoadedJobs(partitions, capacity=4)
-    slots = [jobs.hold(n, next_us=n, version=1, rule=RULE, work=bytes(size)) for n in range(1, count + 1)]
+    slots = [hold(jobs, job_id=n, next_us=n, rule=RULE, work=bytes(size)) for n in range(1, count + 1)]
     return jobs, np.array(slots, np.int32)
 
 
 def test_slots_are_reused_and_columns_grow() -> None:
     jobs, slots = held(3000)
     assert len(jobs) == 3000
-    jobs.release(int(slots[7]))
-    assert jobs.slot_of(8) is None
-    assert jobs.hold(9999, next_us=1, version=4, rule=RULE, work=b"w") == slots[7]
-    assert (jobs.version[slots[7]], jobs.work[slots[7]]) == (4, b"w")
-    assert jobs.hold(9999, next_us=2, version=5, rule=RULE, work=b"x") == slots[7]
+    jobs.release(slots[7:9])
+    assert (jobs.slot_of(8), jobs.slot_of(9), jobs.slot_of(10), len(jobs)) == (None, None, slots[9], 2998)
+    assert hold(jobs, job_id=9999, next_us=1, version=4, rule=RULE, work=b"w") == slots[8]
+    assert (jobs.version[slots[8]], jobs.work[slots[8]], jobs.slot_of(9999)) == (4, b"w", slots[8])
+    more = jobs.hold(JobColumns.of([job(20_000 + number) for number in range(3000)]))
+    assert sorted({*slots.tolist(), *more.tolist()}) == list(range(5999))
+    assert jobs.slots_of(np.array([20_000, 22_999, 8])).tolist() == [more[0], more[-1], ABSENT]
     assert jobs.job_id[slots[2999]] == 3000
+
+
+def test_the_rule_of_a_plain_interval_goes_on_from_the_armed_time() -> None:
+    jobs = LoadedJobs(2)
+    slot = hold(jobs, next_us=7 * SECOND, rule=rule_of(columns(every_us=3 * SECOND, misfire_policy="SKIP"), SECOND))
+    assert jobs.rule(slot).misfire_policy == "SKIP"
+    assert [jobs.rule(slot).next_after(at * SECOND) for at in (6, 7, 15)] == [7 * SECOND, 10 * SECOND, 16 * SECOND]
+    jobs.next_us[slot] = 10 * SECOND
+    assert jobs.rule(slot).owed(10 * SECOND, 10 * SECOND).next_us == 13 * SECOND
 
 
 def test_batches_hold_one_partition_500_items_and_every_slot_once() -> None:
