@@ -257,6 +257,7 @@ class Reader:
                 self._mailbox.put(Audited())
                 first = False
             if following is None:
+                self._wake.clear()
                 self._follow()
                 if more:
                     following = self._begin_slice(after, after_id, until_us, size)
@@ -274,7 +275,7 @@ class Reader:
             self._mailbox.put(Loaded(jobs, slice_.as_of))
 
     def _has_to_follow(self) -> bool:
-        return bool(self._unseen) or not (self._delivered.empty() and self._unmatched.empty())
+        return bool(self._unseen) or self._wake.is_set()
 
     def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
         """Read the open changes of some jobs and hand them over; returns the change ids found."""
