@@ -14,8 +14,9 @@ import traceback
 from collections.abc import Sequence
 
 from benchmarks import machine, registry, tables
-from benchmarks.headlines import HEADLINES, summary
+from benchmarks.headlines import summary
 from benchmarks.installation import STACK
+from benchmarks.measure import Processors
 from benchmarks.report import FILE, FOLDER, Report
 from benchmarks.scale import SCALE
 
@@ -57,7 +58,7 @@ def _run(names: Sequence[str], report: Report, *, full: bool) -> list[str]:
     failed = []
     for name in names:
         report.begin(name)
-        began = time.monotonic()
+        began, processors = time.monotonic(), Processors({})
         print(f"== {name}", flush=True)
         try:
             registry.ALL[name].run(report, full=full)
@@ -66,6 +67,7 @@ def _run(names: Sequence[str], report: Report, *, full: bool) -> list[str]:
             failed.append(name)
             report.set(f"{name}.failed", " / ".join(f"{type(error).__name__}: {error}".splitlines())[:500])
         report.set(f"{name}.took_s", time.monotonic() - began)
+        report.set(f"{name}.cores_others_throughout", processors.shares()["others"])
         report.set(f"{name}.ran_at", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
         report.write()
     return failed
@@ -85,7 +87,7 @@ def _print_end(names: tuple[str, ...], report: Report, took: float, *, full: boo
             name,
             report.get(f"{name}.took_s"),
             registry.ALL[name].budget(full=full),
-            str(report.get(f"{name}.failed") or "")[:60] or report.get(f"{name}.cores_others"),
+            str(report.get(f"{name}.failed") or "")[:60] or report.get(f"{name}.cores_others_throughout"),
         )
         for name in names
     ]
@@ -93,12 +95,8 @@ def _print_end(names: tuple[str, ...], report: Report, took: float, *, full: boo
     tables.table("took", "how long it took", ("scenario", "s", "may take s", "others' cores, or why it failed"), rows)
     if SCALE != 1:
         print(f"BENCH_SCALE={SCALE}: the figures below claim nothing\n")
-    measured = [row for row in summary(report.values) if row[1] is not None or _owner(row[0]) in names]
-    tables.table("summary", "what was measured", ("figure", "value", "to reach", "reached"), measured)
-
-
-def _owner(key: object) -> str | None:
-    return next((one.scenario for one in HEADLINES if one.key == key), None)
+    head = ("figure", "value", "to reach", "reached")
+    tables.table("summary_full" if full else "summary", "what was measured", head, summary(report.values, names))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -80,7 +80,11 @@ HEADLINES = (
 """In the order in which the report shows them."""
 
 
-def summary(values: Mapping[str, object]) -> list[tuple[object, ...]]:
-    """Rows of figure, value, goal and whether it is reached, for those that were measured or should have been."""
+def summary(values: Mapping[str, object], scenarios: Collection[str]) -> list[tuple[object, ...]]:
+    """Rows of figure, value, goal and whether it is reached, for what these scenarios set or should have set."""
     said = {True: "yes", False: "no", None: ""}
-    return [(one.key, values.get(one.key), one.wanted, said[one.reached(values.get(one.key))]) for one in HEADLINES]
+    return [
+        (one.key, values.get(one.key), one.wanted, said[one.reached(values.get(one.key))])
+        for one in HEADLINES
+        if one.scenario in scenarios
+    ]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import psycopg
 
 from benchmarks import installation, leader, plots
-from benchmarks.installation import Bench
+from benchmarks.installation import Bench, BenchError
 from benchmarks.report import Report
 
 RATE = 8_300
@@ -30,7 +30,7 @@ Latenesses = npt.NDArray[np.int32]
 _curves: dict[str, Latenesses] = {}
 
 
-class TooLate(Exception):
+class TooLate(BenchError):
     """Setting up took until after the instant: it is to be tried again with more time."""
 
 

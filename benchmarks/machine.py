@@ -78,7 +78,10 @@ def _times() -> dict[int, tuple[str, float]]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
-                found[int(folder.name)] = ((folder / "comm").read_text().strip(), cpu_seconds(int(folder.name)))
+                found[int(folder.name)] = (
+                    (folder / "comm").read_text().strip(),
+                    cpu_seconds(int(folder.name), children=False),
+                )
             except OSError:
                 continue  # it has just ended
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +30,18 @@ def percentiles_ms(late_us: npt.NDArray[np.integer]) -> dict[str, Value]:
     }
 
 
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and all its threads so far; 0 when it is gone."""
+def cpu_seconds(pid: int, *, children: bool = True) -> float:
+    """Processor time of a process, its threads and the children that it has waited for; 0 when it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return sum(map(int, fields[11 : 15 if children else 13])) / _TICKS
+
+
+def family_seconds(pid: int) -> float:
+    """Processor time of a process and of all below it, those included that have ended."""
+    return sum(cpu_seconds(one) for one in [pid, *(member.pid for member in process.descendants(pid))])
 
 
 def resident_bytes(pid: int) -> int:
@@ -48,24 +53,27 @@ def resident_bytes(pid: int) -> int:
 
 
 class Processors:
-    """Busy cores between making this and asking: of named processes, and of all others on the machine."""
+    """Busy cores between making this and asking: of named processes with all below them, and of all others.
 
-    def __init__(self, pids: dict[str, int]) -> None:
+    Others are what neither this process nor anything that it started has spent.
+    """
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
         self._pids = pids
         self._began = time.monotonic()
-        self._at_start = {name: self._with_family(pid) for name, pid in pids.items()}
-        self._busy = busy_seconds()
+        self._at_start = {name: family_seconds(pid) for name, pid in pids.items()}
+        self._strange = _strange_seconds()
 
     def shares(self) -> dict[str, float]:
         """Cores by name, and under ``others`` what the rest of the machine took."""
         elapsed = time.monotonic() - self._began
-        shares = {name: (self._with_family(pid) - self._at_start[name]) / elapsed for name, pid in self._pids.items()}
-        shares["others"] = max((busy_seconds() - self._busy) / elapsed - sum(shares.values()), 0.0)
+        shares = {name: (family_seconds(pid) - self._at_start[name]) / elapsed for name, pid in self._pids.items()}
+        shares["others"] = max((_strange_seconds() - self._strange) / elapsed, 0.0)
         return {name: round(share, 3) for name, share in shares.items()}
 
-    @staticmethod
-    def _with_family(pid: int) -> float:
-        return sum(cpu_seconds(one) for one in [pid, *(member.pid for member in process.descendants(pid))])
+
+def _strange_seconds() -> float:
+    return busy_seconds() - family_seconds(os.getpid())
 
 
 def busy_seconds() -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.installation import BenchError
+from benchmarks.leading import TooLate
 from benchmarks.peers import environment
 from benchmarks.report import FOLDER
 from stack import ports
@@ -22,6 +23,8 @@ Times = npt.NDArray[np.int64]
 """When jobs fired, in microseconds since the epoch."""
 
 HERE = Path(__file__).parent.resolve()
+TOO_LATE = "the set-up took too long"
+"""What a peer's program says when it was not up before the instant."""
 _LONGEST_S = 400
 _LINE_BYTES = 17
 """A fire in a file: sixteen digits and a newline, until the year 2286."""
@@ -38,9 +41,10 @@ def interpreter() -> list[str]:
 
 
 def until_written(argv: list[str], extra: Mapping[str, str]) -> Times:
-    """Run a program to its end and read the file named by its last argument; empty when it failed."""
+    """Run a program to its end and read the file named by its last argument. Raises TooLate, BenchError."""
     file = (FOLDER / "fires.txt").resolve()
     file.unlink(missing_ok=True)
+    log_file().unlink(missing_ok=True)
     process = spawn([*argv, str(file)], extra)
     timer = threading.Timer(_LONGEST_S, process.kill)
     timer.start()
@@ -50,9 +54,10 @@ def until_written(argv: list[str], extra: Mapping[str, str]) -> Times:
         timer.cancel()
         process.kill()
     if code != 0 or not file.exists():
-        said = log_file().read_text(errors="replace").strip().splitlines()
-        print(f"  failed ({code}): {said[-1] if said else ''}", file=sys.stderr)
-        return np.empty(0, np.int64)
+        said = log_file().read_text(errors="replace").strip()
+        if TOO_LATE in said[-2000:]:
+            raise TooLate(f"{argv[-2]}: {TOO_LATE}")
+        raise BenchError(f"a peer ended with {code}: {said.splitlines()[-1] if said else 'it printed nothing'}")
     return np.array(file.read_text().split(), np.int64)
 
 

@@ -12,13 +12,31 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import installation
+from benchmarks.leading import TooLate
 from benchmarks.peers import environment
 from benchmarks.peers.processes import HERE as FOLDER
-from benchmarks.peers.processes import Fires, Times, interpreter, python, redis, running, until_written, variables
+from benchmarks.peers.processes import (
+    TOO_LATE,
+    Fires,
+    Times,
+    interpreter,
+    python,
+    redis,
+    running,
+    until_written,
+    variables,
+)
 from stack.home import Home
 
-Fire = Callable[[Home, int, float], tuple[float, Times]]
-"""(servers, size, seconds to watch) to the instant in seconds since the epoch, and the fires."""
+Fire = Callable[[Home, int, float, float], tuple[float, Times]]
+"""(servers, size, seconds to watch, patience) to the instant in seconds since the epoch, and the fires.
+
+Patience stretches the time for the set-up, 1 on a quiet machine. Raises TooLate when it did not suffice."""
+
+
+_STARTED_S = 6.0
+_BEAT_S = 3.0
+"""Of it, what beat takes to be up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +51,13 @@ class Peer:
     """What the usual run asks of it; the full one asks all for every size."""
 
 
-def _instant(size: int, per_job_us: float) -> float:
+def _instant(size: int, per_job_us: float, patience: float) -> float:
     """A whole second after the set-up of so many jobs."""
-    return float(int(time.time() + 6 + size * per_job_us / 1e6))
+    return float(int(time.time() + patience * (_STARTED_S + size * per_job_us / 1e6)))
 
 
-def _apscheduler(home: Home, size: int, watch: float) -> tuple[float, Times]:
-    at = _instant(size, 250)
+def _apscheduler(home: Home, size: int, watch: float, patience: float) -> tuple[float, Times]:
+    at = _instant(size, 250, patience)
     with installation.database(home) as database:
         url = (
             f"postgresql+psycopg2://cronstream:{home.secret('postgres_password')}@127.0.0.1:{home.port('postgres')}/"
@@ -49,8 +67,8 @@ def _apscheduler(home: Home, size: int, watch: float) -> tuple[float, Times]:
 
 
 def _procrastinate(mode: str) -> Fire:
-    def fire(home: Home, size: int, watch: float) -> tuple[float, Times]:
-        at = _instant(size, 250)  # it asks croniter twice for each task before it waits
+    def fire(home: Home, size: int, watch: float, patience: float) -> tuple[float, Times]:
+        at = _instant(size, 250, patience)  # it asks croniter twice for each task before it waits
         with installation.database(home) as database:
             dsn = installation.postgres_dsn(home, database)
             return at, python("procrastinate_peer", [mode, size, at, at + watch], {"PEER_DSN": dsn})
@@ -59,8 +77,8 @@ def _procrastinate(mode: str) -> Fire:
 
 
 def _java(kind: str) -> Fire:
-    def fire(home: Home, size: int, watch: float) -> tuple[float, Times]:
-        at = _instant(size, 120)
+    def fire(home: Home, size: int, watch: float, patience: float) -> tuple[float, Times]:
+        at = _instant(size, 120, patience)
         with installation.database(home) as database:
             url = f"jdbc:postgresql://127.0.0.1:{home.port('postgres')}/{database}"
             path = ":".join(str(Path(part).absolute()) for part in environment.class_path().split(":"))
@@ -72,13 +90,15 @@ def _java(kind: str) -> Fire:
 
 
 def _redbeat(mode: str) -> Fire:
-    def fire(home: Home, size: int, watch: float) -> tuple[float, Times]:
+    def fire(home: Home, size: int, watch: float, patience: float) -> tuple[float, Times]:
         fires = Fires()
         with redis() as port:
             extra = {"PEER_REDIS": f"redis://127.0.0.1:{port}/0", "PEER_FILE": str(fires.prefix)}
-            at = _instant(size, 700)
+            at = _instant(size, 700, patience)
             load = [*interpreter(), "redbeat_peer.py", "load", str(size), str(at)]
             subprocess.run(load, cwd=FOLDER, env=variables(extra), check=True)
+            if time.time() > at - _BEAT_S:
+                raise TooLate(f"redbeat: {TOO_LATE}")
             celery = [*interpreter(), "-m", "celery", "-A", "redbeat_peer"]
             programs = [[*celery, "beat", "--loglevel=ERROR", "--pidfile="]]
             if mode == "execute":

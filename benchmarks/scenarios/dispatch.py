@@ -11,7 +11,6 @@ and produces them into transactions of the same size, and does nothing else.
 from __future__ import annotations
 
 import cProfile
-import os
 import pstats
 import random
 import time
@@ -19,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks import fleet, installation
+from benchmarks import fleet
 from benchmarks.bare import Bare, Batches, cut
 from benchmarks.installation import Bench
 from benchmarks.leading import made
@@ -203,7 +202,7 @@ def dispatch(bench: Bench, held: Sequence[Job], *, token: int, writing: bool, pr
         dispatcher.turn()
     while database_clock.now_us() < due_us + 1_500_000:  # warmed up
         dispatcher.turn()
-    processors = Processors(installation.server_pids(bench.home) | {"bench": os.getpid()})
+    processors = Processors({})
     published, in_publish, rows = dispatcher.published, publisher.seconds, writer.rows_written
     profiler = cProfile.Profile() if profile else None
     began = time.perf_counter()

@@ -48,6 +48,7 @@ final class DbScheduler {
             statement.execute("VACUUM ANALYZE scheduled_tasks");
         }
         scheduler.start();
+        Fires.startedBefore(at);
         Fires.await(size, until);
     }
 }

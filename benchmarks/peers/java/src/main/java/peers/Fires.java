@@ -16,6 +16,13 @@ final class Fires {
         times = new long[most];
     }
 
+    /** The scheduler is up: that must be before the instant (milliseconds since the epoch), or it is not measured. */
+    static void startedBefore(long atMillis) {
+        if (System.currentTimeMillis() > atMillis) {
+            throw new IllegalStateException("the set-up took too long");
+        }
+    }
+
     static void fired() {
         java.time.Instant now = java.time.Instant.now();
         int index = COUNT.getAndIncrement();

@@ -46,6 +46,7 @@ final class Quartz {
             copy(statement, "qrtz_simple_triggers", "trigger_name", "trigger_name", size);
             statement.execute("VACUUM ANALYZE");
             scheduler.start();
+            Fires.startedBefore(at);
             Fires.await(size, until);
         }
     }
