@@ -53,7 +53,7 @@ status: ## what runs, where, and how large it is; fails unless all of it runs
 	@$(PYTHON) -m stack status
 
 bench: install ## measure every claim in under 15 minutes; .local/bench/report.json
-	@$(VENV) -m benchmarks --fresh
+	@$(VENV) -m benchmarks --fresh --within 880
 
-bench-full: install ## ten million jobs, ten minutes of steady state, peers for a whole minute
+bench-full: install ## ten million jobs, ten minutes of steady state, every peer and size; an hour and more
 	@$(VENV) -m benchmarks --full

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from benchmarks import machine, registry, tables
 from benchmarks.headlines import summary
-from benchmarks.installation import STACK
+from benchmarks.installation import STACK, BenchError
 from benchmarks.measure import Processors
 from benchmarks.report import FILE, FOLDER, Report
 from benchmarks.scale import SCALE
@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(registry.ALL)}")
     parser.add_argument("--full", action="store_true", help="ten million jobs, and everything at its full size")
     parser.add_argument("--fresh", action="store_true", help="forget what earlier runs reported")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="leave out what would not end by then")
     parser.add_argument("--plan", action="store_true", help="print what would run, and how long it may take")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in registry.ALL]:
@@ -43,7 +44,7 @@ def main() -> int:
     report.update("fleet", machine.described())
     began = time.monotonic()
     try:
-        failed = _run(names, report, full=arguments.full)
+        failed = _run(names, report, full=arguments.full, deadline=began + (arguments.within or float("inf")))
     finally:
         STACK.close()
     took = time.monotonic() - began
@@ -54,14 +55,18 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _run(names: Sequence[str], report: Report, *, full: bool) -> list[str]:
+def _run(names: Sequence[str], report: Report, *, full: bool, deadline: float) -> list[str]:
+    """Those that failed, or were left out for want of time."""
     failed = []
     for name in names:
+        scenario = registry.ALL[name]
         report.begin(name)
         began, processors = time.monotonic(), Processors({})
         print(f"== {name}", flush=True)
         try:
-            registry.ALL[name].run(report, full=full)
+            if began + scenario.budget(full=full) > deadline:
+                raise BenchError("left out: it would not end in time")
+            scenario.run(report, full=full)
         except Exception as error:
             traceback.print_exc()
             failed.append(name)

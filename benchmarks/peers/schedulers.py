@@ -129,6 +129,6 @@ PEERS = (
     Peer("redbeat", "execute", _redbeat("execute"), ()),
     Peer("procrastinate", "dispatch", _procrastinate("dispatch"), (10_000,)),
     Peer("procrastinate", "execute", _procrastinate("execute"), ()),
-    Peer("db-scheduler", "both", _java("db-scheduler"), (10_000, 100_000)),
+    Peer("db-scheduler", "both", _java("db-scheduler"), (100_000,)),
     Peer("quartz", "both", _java("quartz"), (1_000,)),
 )

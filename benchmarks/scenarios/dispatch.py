@@ -44,7 +44,7 @@ JOBS = 450_000
 _SECONDS = 10.0
 _BARE_SECONDS = 3.0
 _SIZE_SECONDS = 1.5
-_SIZES_MS = (5, 10, 20, 50)
+_SIZES_MS = (5, 20, 50)
 _KEPT = 16
 _LOAD_S = 14.0
 """How long loading may take before the first second is due."""

@@ -17,7 +17,7 @@ from benchmarks.tables import table
 PROCESSES = "coordinator, capture, the four servers; no streams, no workers"
 _JOBS = 2_000
 _RATE = 100
-_SECONDS = 20
+_SECONDS = 15
 
 
 def run(report: Report, *, full: bool) -> None:

@@ -22,7 +22,7 @@ from benchmarks.report import Report
 from benchmarks.scale import jobs, seconds
 from benchmarks.tables import table
 
-_JOBS = 500_000
+_JOBS = 300_000
 _SECONDS = 60
 
 
@@ -30,7 +30,7 @@ def run(report: Report, *, full: bool) -> None:
     """8,300/s with phases spread, a minute long."""
     count = jobs(_JOBS)
     with made() as bench:
-        start_us = whole_second(15 + count / 11_000)
+        start_us = whole_second(14 + count / 12_000)
         with bench.connect() as connection:
             sped_up = fleet.insert_spread(connection, count, jobs(RATE), start_us)
         lead(bench, report, "steady", count=count, during=seconds(_SECONDS), start_us=start_us, sped_up=sped_up)

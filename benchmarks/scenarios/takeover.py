@@ -11,7 +11,7 @@ from benchmarks.report import Report, Value
 from benchmarks.scale import jobs
 from benchmarks.tables import table
 
-_JOBS = 200_000
+_JOBS = 100_000
 _RATE = 2_000
 
 
