@@ -1,7 +1,8 @@
-"""The consumer groups of workers and history sinks: who is in them, and what they have not done yet."""
+"""The consumer groups of workers, movers and history sinks: who is in them, and what they have not done yet."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -13,35 +14,47 @@ from cli.errors import Failure
 from cli.topics import admin
 from cronstream.settings import Installation
 
+Place = tuple[str, int]
+"""A topic and its partition."""
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 
 
 def look_at_group(
-    settings: Installation, group: str, topic: str, process: str, timeout_seconds: float
+    settings: Installation, group: str, topics: Sequence[str], process: str, timeout_seconds: float
 ) -> dict[str, Any]:
-    """Members by client id, and the backlog of each partition. Raises Failure when nobody is in the group."""
+    """Members by client id, and the backlog of each partition of the topics. Raises Failure when nobody is in it."""
     client = admin(settings)
-    places = [TopicPartition(topic, partition) for partition in range(settings.partitions)]
+    places = [TopicPartition(topic, partition) for topic in topics for partition in range(settings.partitions)]
     asked = {"request_timeout": timeout_seconds}
     committed_asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)], **asked)
     ends_asked = client.list_offsets(dict.fromkeys(places, _LATEST), **asked)
     begins_asked = client.list_offsets(dict.fromkeys(places, _EARLIEST), **asked)
     members = _members(client, group, asked)
-    ends = {place.partition: future.result().offset for place, future in ends_asked.items()}
-    begins = {place.partition: future.result().offset for place, future in begins_asked.items()}
-    backlog = waiting(begins, ends, _committed(committed_asked[group]))
+    ends = {_place(place): future.result().offset for place, future in ends_asked.items()}
+    begins = {_place(place): future.result().offset for place, future in begins_asked.items()}
+    backlog = dict.fromkeys(range(settings.partitions), 0)
+    for (_, partition), count in waiting(begins, ends, _committed(committed_asked[group])).items():
+        backlog[partition] += count
     total = sum(backlog.values())
     if not members:
-        raise Failure(f"nobody is in the group {group}: is a {process} running? {total:,} records of {topic} wait")
+        raise Failure(
+            f"nobody is in the group {group}: is a {process} running? {total:,} records of {_named(topics)} wait"
+        )
     return {"members": members, "backlog": total, "backlog_by_partition": backlog}
 
 
-def waiting(begins: dict[int, int], ends: dict[int, int], committed: dict[int, int]) -> dict[int, int]:
-    """By partition, how many records are not done; a group that never committed begins at the first."""
-    return {
-        partition: max(end - max(committed.get(partition, -1), begins[partition]), 0) for partition, end in ends.items()
-    }
+def waiting(begins: dict[Place, int], ends: dict[Place, int], committed: dict[Place, int]) -> dict[Place, int]:
+    """By topic and partition, how many records are not done; a group that never committed begins at the first."""
+    return {place: max(end - max(committed.get(place, -1), begins[place]), 0) for place, end in ends.items()}
+
+
+def _place(place: TopicPartition) -> Place:
+    return (place.topic, place.partition)
+
+
+def _named(topics: Sequence[str]) -> str:
+    return topics[0] if len(topics) == 1 else f"{topics[0]} to {topics[-1]}"
 
 
 def _members(client: AdminClient, group: str, asked: dict[str, float]) -> list[str]:
@@ -54,11 +67,11 @@ def _members(client: AdminClient, group: str, asked: dict[str, float]) -> list[s
     return sorted(member.client_id for member in described.members)
 
 
-def _committed(future: Future[Any]) -> dict[int, int]:
+def _committed(future: Future[Any]) -> dict[Place, int]:
     try:
         places = future.result().topic_partitions
     except KafkaException as error:
         if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
             return {}
         raise
-    return {place.partition: place.offset for place in places}
+    return {_place(place): place.offset for place in places}

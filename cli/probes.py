@@ -18,6 +18,7 @@ from connectors.connect_api import ConnectApi
 from coordinator.election import read_leader
 from coordinator.etcd import Etcd
 from cronstream.settings import CaptureSettings, Installation
+from cronstream.topics import RETRY_TIERS
 from sql.migrate import schema_version_check
 from sql.queries import load
 
@@ -98,19 +99,25 @@ def probe_streams(settings: Installation) -> dict[str, Any]:
 def probe_workers(settings: Installation) -> dict[str, Any]:
     """Who is in the workers' group, and how many attempts wait. Raises Failure when nobody is."""
     group = f"{settings.installation}-workers"
-    return look_at_group(settings, group, settings.topics.attempts, "worker", PROBE_SECONDS)
+    return look_at_group(settings, group, [settings.topics.attempts], "worker", PROBE_SECONDS)
+
+
+def probe_mover(settings: Installation) -> dict[str, Any]:
+    """Who is in the movers' group, and how many records of retries wait. Raises Failure when nobody is."""
+    topics = [settings.topics.retry(tier) for tier in RETRY_TIERS]
+    return look_at_group(settings, f"{settings.installation}-mover", topics, "mover", PROBE_SECONDS)
 
 
 def probe_history(settings: Installation) -> dict[str, Any]:
     """Who is in the history sinks' group, and how many outcomes wait. Raises Failure when nobody is."""
     group = f"{settings.installation}-history"
-    return look_at_group(settings, group, settings.topics.outcomes, "history sink", PROBE_SECONDS)
+    return look_at_group(settings, group, [settings.topics.outcomes], "history sink", PROBE_SECONDS)
 
 
 def probe_commands(settings: Installation) -> dict[str, Any]:
     """Who takes commands, and how many wait. Raises Failure when nobody does."""
     group = f"{settings.installation}-commands"
-    return look_at_group(settings, group, settings.topics.commands, "commands process", PROBE_SECONDS)
+    return look_at_group(settings, group, [settings.topics.commands], "commands process", PROBE_SECONDS)
 
 
 def get_json(

@@ -20,6 +20,7 @@ from cli.probes import (
     probe_history,
     probe_kafka,
     probe_leader,
+    probe_mover,
     probe_postgres,
     probe_streams,
     probe_workers,
@@ -53,6 +54,7 @@ def status(as_json: bool) -> None:
             "leader": lambda: {**probe_leader(chosen), "horizon_seconds": horizon_seconds},
             "streams": lambda: probe_streams(chosen),
             "workers": lambda: probe_workers(chosen),
+            "mover": lambda: probe_mover(chosen),
             "history": lambda: probe_history(chosen),
             "commands": lambda: probe_commands(chosen),
         }
@@ -158,6 +160,7 @@ _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "leader": _leader,
     "streams": _streams,
     "workers": _group,
+    "mover": _group,
     "history": _group,
     "commands": _group,
 }

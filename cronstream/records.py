@@ -13,6 +13,7 @@ behind one another in a single byte string: who only routes never decodes a body
     attempt     int32   from 1
     ends        uint32                        where the item's body ends in ``bodies``
     bodies      bytes                         msgpack of ``Work`` | ``Skip`` | ``Report``
+    not_before  int64   microseconds, UTC     a retry waits for it; no column where nothing waits
 
 The frame is msgpack. A record that is not a batch raises ``PoisonRecord``; a
 body that cannot be read raises ``PoisonItem``, and the rest of its batch goes on.
@@ -51,9 +52,9 @@ class Kind(IntEnum):
     CANCEL = 3
     """triggers, and handed on to outcomes: the job was deleted; its retries end (body: empty)."""
     RUN_QUEUED = 4
-    """triggers: run this once no other run of the job is under way (``overlap_policy`` queue)."""
+    """triggers, and handed on to outcomes: run this once no other run of the job is under way (policy queue)."""
     RUN_ALONE = 5
-    """triggers: run this if no other run of the job is under way, else it is skipped (``overlap_policy`` skip)."""
+    """triggers, and handed on to outcomes: run this if no other run of the job is under way (policy skip)."""
     STARTED = 10
     """outcomes: a worker is about to run it (body: ``Report``)."""
     SUCCEEDED = 11
@@ -108,6 +109,7 @@ class _Frame(msgspec.Struct, array_like=True, frozen=True):
     attempt: bytes
     ends: bytes
     bodies: bytes
+    not_before: bytes = b""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -119,6 +121,8 @@ class Item(msgspec.Struct, frozen=True):
     request_id: int = 0
     attempt: int = 1
     body: bytes = b""
+    not_before: int = 0
+    """The instant before which it must not be tried; 0: at once."""
 
     @property
     def run(self) -> tuple[int, int, int]:
@@ -150,6 +154,7 @@ class Batch:
     attempt: npt.NDArray[np.int32]
     ends: npt.NDArray[np.uint32]
     bodies: bytes
+    not_before: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -177,6 +182,7 @@ class Batch:
             int(self.request_id[index]),
             int(self.attempt[index]),
             self.body(index),
+            0 if self.not_before is None else int(self.not_before[index]),
         )
 
     def select(self, keep: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Batch:
@@ -196,6 +202,7 @@ class Batch:
             self.attempt[index],
             np.cumsum([len(body) for body in bodies], dtype=np.uint32),
             b"".join(bodies),
+            None if self.not_before is None else self.not_before[index],
         )
 
     def from_source(self, source: Source) -> Batch:
@@ -217,6 +224,7 @@ class Batch:
                 self.attempt.tobytes(),
                 self.ends.tobytes(),
                 self.bodies,
+                b"" if self.not_before is None else self.not_before.tobytes(),
             )
         )
 
@@ -241,6 +249,7 @@ class Batch:
                 np.frombuffer(frame.attempt, np.int32),
                 np.frombuffer(frame.ends, np.uint32),
                 frame.bodies,
+                np.frombuffer(frame.not_before, np.int64) if frame.not_before else None,
             )
         except ValueError as error:
             raise PoisonRecord(f"a column is cut: {error}") from None
@@ -249,8 +258,8 @@ class Batch:
 
     def _check(self) -> None:
         count = len(self.kind)
-        columns = (self.job_id, self.scheduled, self.request_id, self.attempt, self.ends)
-        if any(len(column) != count for column in columns):
+        columns = (self.job_id, self.scheduled, self.request_id, self.attempt, self.ends, self.not_before)
+        if any(column is not None and len(column) != count for column in columns):
             raise PoisonRecord("columns of unequal length")
         last = int(self.ends[-1]) if count else 0
         if last != len(self.bodies) or (count > 1 and bool(np.any(np.diff(self.ends.astype(np.int64)) < 0))):
@@ -270,6 +279,7 @@ class Batch:
             np.array([item.attempt for item in items], np.int32),
             np.cumsum([len(item.body) for item in items], dtype=np.uint32),
             b"".join(item.body for item in items),
+            np.array([item.not_before for item in items], np.int64) if any(item.not_before for item in items) else None,
         )
 
 

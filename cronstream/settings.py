@@ -149,6 +149,8 @@ class StreamsSettings(Served):
     status_address: str | None = None
     """How other streams processes reach this one; default host:port."""
     dedup_window_seconds: float = Field(600.0, ge=60)
+    overlap_queue_limit: int = Field(100, ge=0)
+    """How many runs of a job whose overlap_policy is queue may wait; what comes beyond is skipped."""
     session_timeout_seconds: float = Field(6.0, ge=1)
     history_batch_items: int = Field(20_000, ge=1)
     history_linger_seconds: float = Field(0.2, gt=0)

@@ -66,7 +66,7 @@ class Story:
             servers.up(home, quiet=True)
         with self._step("schema, topics, capture", tells=True):
             services.setup(home)
-        with self._step("2 coordinators, streams, sink, worker, receiver", tells=True):
+        with self._step("2 coordinators, streams, mover, sink, worker, receiver", tells=True):
             port = home.port("receiver")
             process.spawn(
                 [str(VENV_PYTHON), "-m", "demo.receiver", str(port)],

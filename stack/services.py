@@ -44,6 +44,7 @@ SERVICES: dict[str, Service] = {
         Service("coordinator-1", "coordinator", page="/health"),
         Service("coordinator-2", "coordinator", page="/health"),
         Service("streams-1", "streams", page="/health"),
+        Service("mover", "streams.mover"),
         Service("history", "streams.sink"),
         Service("commands", "streams.commands"),
         Service("worker-1", "workers"),

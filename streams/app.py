@@ -1,7 +1,13 @@
-"""The Faust app: two tables, two agents, and the lanes that do their work.
+"""The Faust app: three tables, three agents, and the lanes that do their work.
 
-    triggers ──► agent admit ──► lane of the partition ──► attempts, outcomes, dead-letter   (table ``admitted``)
-    outcomes ──► agent settle ─► lane of the partition ──► dead-letter                       (table ``jobs``)
+    triggers ───► agent admit ─────────┐
+    retry.due ──► agent admit_retries ─┴► lane of the partition ──► attempts, outcomes, dead-letter
+                                          table ``admitted``
+    outcomes ───► agent settle ─────────► lane of the partition ──► retry topics, attempts, outcomes, dead-letter
+                                          tables ``jobs`` and ``waiting``
+
+The topics are co-partitioned, so one process has all three of a partition, and admission reads in
+``jobs`` whether a retry's job was deleted.
 
 Lanes are opened when recovery has ended, before the first record is fetched, and
 closed when their partition is revoked. Nothing else here decides anything.
@@ -24,6 +30,7 @@ from cronstream.settings import StreamsSettings
 from streams.index import JobIndex
 from streams.kafka import Membership, Transport
 from streams.lane import Lane
+from streams.lane import Tables as LaneTables
 from streams.recovery import Tables
 from streams.running import Running
 from streams.stages import Admitting, Send, Settling, Stage
@@ -33,6 +40,8 @@ log = logging.getLogger(__name__)
 
 ADMITTED = "admitted"
 JOBS = "jobs"
+WAITING = "waiting"
+TABLES = (ADMITTED, JOBS, WAITING)
 FINISH_SECONDS = 1.0
 """How long a record under way may take once the process is told to stop."""
 
@@ -66,7 +75,7 @@ class StreamsApp(faust.App):
 
     def committable(self) -> dict[TP, int]:
         """By partition, the offset that a successor would have to begin with."""
-        return {tp: lane.done for tp, lane in self.lanes.items() if lane.done is not None}
+        return {tp: lane.done[tp.topic] for tp, lane in self.lanes.items() if tp.topic in lane.done}
 
     def committed(self) -> dict[TP, int | None]:
         """What this process knows to be committed."""
@@ -117,22 +126,18 @@ class StreamsApp(faust.App):
         """Recovery has ended and no record was fetched yet: load the states."""
         started = self.clock.boot_ns()
         self.membership.heard(started)
+        assigned = self.consumer.assignment()
         topics = self.settings.topics
-        for tp in sorted(self.consumer.assignment()):
-            if tp.topic == topics.triggers:
-                table = PartitionTable(self, self.tables[ADMITTED], tp.partition)
-                stage: Stage = Admitting(topics, self.settings.dedup_window_seconds, table.values())
-            elif tp.topic == topics.outcomes:
-                self._indexes[tp.partition] = index = JobIndex()
-                table = StatusTable(self, self.tables[JOBS], tp.partition, index)
-                stage = Settling(topics, table.get)
-                self._running.begin(tp.partition, table.items(), index)
-            else:
-                continue
-            self.lanes[tp] = lane = Lane(
-                tp, stage, table, self._send, topics, self.membership.trusted, self.clock, self.counts
-            )
-            lane.open()
+        for partition in sorted({tp.partition for tp in assigned}):
+            # Sources of one partition number go together; a table that is not ours must not be read.
+            ours = {TP(topic, partition) for topic in (topics.triggers, topics.retry_due, topics.outcomes)}
+            if not ours <= assigned:
+                raise RuntimeError(f"partition {partition} was assigned in part: {sorted(ours & assigned)}")
+            admitting, settling = self._lanes_of(partition)
+            self.lanes[TP(topics.triggers, partition)] = self.lanes[TP(topics.retry_due, partition)] = admitting
+            self.lanes[TP(topics.outcomes, partition)] = settling
+            admitting.open()
+            settling.open()
             await self.clock.asleep(0)
         log.info(
             "Lanes are open",
@@ -143,10 +148,27 @@ class StreamsApp(faust.App):
             },
         )
 
+    def _lanes_of(self, partition: int) -> tuple[Lane, Lane]:
+        """Admission's and settlement's lane, with the state that was recovered."""
+        self._indexes[partition] = index = JobIndex()
+        admitted = PartitionTable(self, self.tables[ADMITTED], partition)
+        jobs = StatusTable(self, self.tables[JOBS], partition, index)
+        waiting = PartitionTable(self, self.tables[WAITING], partition)
+        settings = self.settings
+        topics = settings.topics
+        settling = Settling(topics, jobs.get, waiting.get, settings.overlap_queue_limit)
+        admitting = Admitting(topics, settings.dedup_window_seconds, admitted.values(), settling.is_deleted)
+        self._running.begin(partition, jobs.items(), index)
+
+        def lane(stage: Stage, tables: LaneTables) -> Lane:
+            return Lane(partition, stage, tables, self._send, topics, self.membership.trusted, self.clock, self.counts)
+
+        return lane(admitting, LaneTables(admitted)), lane(settling, LaneTables(jobs, waiting))
+
     async def close_lanes(self) -> None:
         """The partitions are someone else's soon: end what is under way and commit it."""
         await self._running.stop()
-        await asyncio.gather(*(lane.finish(FINISH_SECONDS) for lane in self.lanes.values()))
+        await asyncio.gather(*(lane.finish(FINISH_SECONDS) for lane in set(self.lanes.values())))
         if self.lanes:
             try:
                 await asyncio.wait_for(self.consumer.commit(), FINISH_SECONDS)
@@ -199,10 +221,11 @@ def new_app(settings: StreamsSettings, clock: Clock) -> StreamsApp:
         web_enabled=False,
         worker_redirect_stdouts=False,
     )
-    for name in (ADMITTED, JOBS):
+    for name in TABLES:
         app.Table(name, key_type=bytes, value_type=bytes, partitions=settings.partitions, options=dict(OPTIONS))
 
-    for name, topic in (("admit", settings.topics.triggers), ("settle", settings.topics.outcomes)):
+    topics = settings.topics
+    for name, topic in (("admit", topics.triggers), ("admit_retries", topics.retry_due), ("settle", topics.outcomes)):
         _agent(app, name, topic)
 
     async def assigned(*_: Any, **__: Any) -> None:
@@ -229,4 +252,4 @@ def _agent(app: StreamsApp, name: str, topic: str) -> None:
 
 def changelogs(settings: StreamsSettings) -> list[str]:
     """The topics that recover the tables; compacted, as many partitions as the work topics."""
-    return [f"{app_id(settings)}-{name}-changelog" for name in (ADMITTED, JOBS)]
+    return [f"{app_id(settings)}-{name}-changelog" for name in TABLES]

@@ -1,6 +1,6 @@
 """Outcomes as rows of ``cronstream.job_runs``. Pure.
 
-An end is a row, a skip is a row; a start, or a job's deletion, is none.
+An end is a row, a skip is a row; a start, a run that waits for its turn, or a job's deletion, is none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OUTCOMES = {
     Kind.SKIPPED: "skipped",
     Kind.CANCELLED: "cancelled",
 }
-_NOT_HISTORY = frozenset({Kind.STARTED, Kind.CANCEL})
+_NOT_HISTORY = frozenset({Kind.STARTED, Kind.CANCEL, Kind.RUN_QUEUED, Kind.RUN_ALONE})
 
 
 class Row(NamedTuple):

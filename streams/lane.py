@@ -1,12 +1,16 @@
 """One partition's records, one at a time, in order.
 
-    agent ──put──► queue ──► decide ──► [ table's changelog ┐
-                                          outputs           ┘ all acknowledged ] ──► local table ──► done = offset + 1
+    agents ──put──► queue ──► decide ──► [ changelogs ┐
+                                           outputs    ┘ all acknowledged ] ──► local tables ──► done = offset + 1
 
-``done`` is what may be committed: it never passes a record whose effects are not
+A partition's records may come from more than one topic (admission's do); each topic's come in their order.
+``done`` is what may be committed of each: it never passes a record whose effects are not
 acknowledged. A crash between any two effects leaves the record uncommitted; it
 comes again, and its decision is the same one (admission finds its row,
 settlement its offset).
+
+The places between two effects are fault points: ``admit.decided``, ``.sent``, ``.logged``, ``.acknowledged``
+(sent and logged), ``.stored``; and the same of ``settle``.
 
 A lane belongs to one generation of the consumer group. When its partition is
 revoked it is closed: what waits is dropped, what is under way is cancelled like
@@ -20,11 +24,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiokafka.errors import MessageSizeTooLargeError
 
-from cronstream import dead_letters
+from cronstream import dead_letters, fault_points
 from cronstream.clock import Clock
 from cronstream.dead_letters import Record
 from cronstream.topics import Topics
@@ -49,6 +54,28 @@ class Table(Protocol):
         """Write them to the local store, with the changelog offset that it now includes."""
 
 
+Logged = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A stage's table, and that of waiting runs if it has one: what ``rows`` speak of is written before them."""
+
+    own: Table
+    waiting: Table | None = None
+
+    async def log(self, effects: Effects) -> Logged:
+        """Write to the changelogs; their last offsets once all is acknowledged."""
+        waiting = await self.waiting.log(effects.waiting) if self.waiting and effects.waiting else None
+        return waiting, await self.own.log(effects.rows)
+
+    def store(self, effects: Effects, logged: Logged) -> None:
+        """Write to the local stores."""
+        if self.waiting and effects.waiting:
+            self.waiting.store(effects.waiting, logged[0])
+        self.own.store(effects.rows, logged[1])
+
+
 Sender = Callable[[Send, int], Awaitable[object]]
 """Produces to a partition; returns once the broker has acknowledged."""
 
@@ -58,18 +85,18 @@ class Lane:
 
     def __init__(
         self,
-        tp: tuple[str, int],
+        partition: int,
         stage: Stage,
-        table: Table,
+        tables: Tables,
         send: Sender,
         topics: Topics,
         trusted: Callable[[], bool],
         clock: Clock,
         counts: Counter[str],
     ) -> None:
-        self.topic, self.partition = tp
-        self.done: int | None = None
-        """The next offset to take after a restart; None before the first record is through."""
+        self.partition = partition
+        self.done: dict[str, int] = {}
+        """By topic, the next offset to take after a restart; none before its first record is through."""
         self.taken = 0
         """How many records came in."""
         self.ended = 0
@@ -77,7 +104,7 @@ class Lane:
         self.running = 0
         """By how many the runs under way became more since it was opened."""
         self._stage = stage
-        self._table = table
+        self._tables = tables
         self._send = send
         self._topics = topics
         self._trusted = trusted
@@ -90,7 +117,7 @@ class Lane:
 
     def open(self) -> None:
         """Start taking records."""
-        self._task = asyncio.create_task(self._run(), name=f"lane {self.topic}[{self.partition}]")
+        self._task = asyncio.create_task(self._run(), name=f"lane {self._stage.name}[{self.partition}]")
 
     async def close(self) -> None:
         """Drop what waits, cancel what is under way."""
@@ -136,7 +163,7 @@ class Lane:
             self._under_way = True
             await self._carry_out(record, self._decide(record))
             self._under_way = False
-            self.done = record.offset + 1
+            self.done[record.topic] = record.offset + 1
             self.ended += 1
 
     def _decide(self, record: Record) -> Effects:
@@ -154,8 +181,7 @@ class Lane:
             while not self._trusted():
                 await self._clock.asleep(0.05)
             try:
-                outputs = asyncio.gather(*(self._send(send, self.partition) for send in effects.sends))
-                logged, _ = await asyncio.gather(self._table.log(effects.rows), outputs)
+                logged = await self._emit(effects)
             except NEVER_TAKEN as error:
                 log.exception("Effects are never taken", extra={"action": "set_aside", "record": record.place})
                 if given_up:
@@ -169,7 +195,9 @@ class Lane:
                 )
                 await self._clock.asleep(AGAIN_SECONDS)
             else:
-                self._table.store(effects.rows, logged)
+                self._reach("acknowledged")
+                self._tables.store(effects, logged)
+                self._reach("stored")
                 self._counts.update(effects.counts)
                 if refused := effects.counts["refused_old_leader"]:
                     log.warning(
@@ -179,3 +207,26 @@ class Lane:
                     )
                 self.running += effects.running
                 return
+
+    async def _emit(self, effects: Effects) -> Logged:
+        """Everything acknowledged by the broker."""
+        self._reach("decided")
+        if effects.rows_first:
+            logged = await self._log(effects)
+            await self._send_all(effects)
+        else:
+            logged, _ = await asyncio.gather(self._log(effects), self._send_all(effects))
+        return logged
+
+    async def _log(self, effects: Effects) -> Logged:
+        logged = await self._tables.log(effects)
+        self._reach("logged")
+        return logged
+
+    async def _send_all(self, effects: Effects) -> None:
+        if effects.sends:
+            await asyncio.gather(*(self._send(send, self.partition) for send in effects.sends))
+            self._reach("sent")
+
+    def _reach(self, point: str) -> None:
+        fault_points.reach(f"{self._stage.name}.{point}")

@@ -44,6 +44,7 @@ SCHEMAS: dict[str, Any] = {
             "name": {"type": "string"},
             "state": {"enum": list(STATES)},
             "running": {**_COUNT, "description": f"attempts that run now, of the last {KEPT_RUNS} runs"},
+            "waiting": {**_COUNT, "description": "runs that wait for the one under way (overlap_policy queue)"},
             "counts": {
                 **_object(dict.fromkeys(_COUNTS, _COUNT)),
                 "description": "attempts, and runs that did not run, by how they ended",

@@ -1,9 +1,13 @@
-"""What an outcomes record changes in the status of its jobs. Pure.
+"""What follows from an outcomes record: the status of its jobs, retries, dead letters, whose turn it is. Pure.
 
 An outcome may come twice, late, out of order or for a run that nobody heard of.
 Of a run the highest attempt counts; of an attempt the first end counts, and a
-start after the end only fills in when it began. A job's status remembers the
-outcomes offset it includes, so a record that is read again changes nothing.
+start after the end only fills in when it began. So the first end alone, of those that a job's status
+remembers, is followed by a retry; admission drops a second retry besides.
+
+A job's status says which outcomes offset it includes. A record above it changes the status. One
+at it is read again, after a crash between its effects: it changes nothing, and what follows from it
+is decided again, alike. One below it had all its effects, as records are taken one after the other.
 """
 
 from __future__ import annotations
@@ -13,12 +17,31 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from cronstream import dead_letters
 from cronstream.bodies import PoisonItem, Report, Skip, report_of, skip_of
+from cronstream.dead_letters import Subject
 from cronstream.records import Batch, Item, Kind
+from streams import overlap
+from streams.endings import cancelled, skipped
+from streams.overlap import Overlap, Turn, Waiting
 from streams.status import COUNTED, KEPT_RUNS, JobStatus, RunStatus
+from streams.tries import UNSUCCESSFUL, GivenUp, next_try
 
 NOTE_CHARACTERS = 300
 """How much of an error the status keeps; history has the rest."""
+_ARRIVALS = frozenset({Kind.RUN_QUEUED, Kind.RUN_ALONE})
+_ENDS = UNSUCCESSFUL | {Kind.SUCCEEDED, Kind.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An item for the dead-letter topic, by its index in the record."""
+
+    index: int
+    reason: str
+    error: str
+    subject: Subject | None = None
+    """The run, if one has come to its end."""
 
 
 @dataclass(slots=True)
@@ -27,87 +50,249 @@ class Settlement:
 
     statuses: dict[int, JobStatus] = field(default_factory=dict)
     """The jobs whose status changed, by id."""
-    poison: list[tuple[int, str]] = field(default_factory=list)
-    """Items that cannot be read, by index, and why: to the dead-letter topic."""
+    waiting: dict[bytes, bytes | None] = field(default_factory=dict)
+    """Runs that wait from now on, and rows of those that waited; to be written before the statuses."""
+    retries: list[Item] = field(default_factory=list)
+    """Runs to be tried again, each not before its instant."""
+    starts: list[tuple[int, Item]] = field(default_factory=list)
+    """Runs whose turn it is, with their tokens: to the attempts topic."""
+    closed: list[Item] = field(default_factory=list)
+    """Runs that came to their end here: skipped, or cancelled. To the outcomes topic."""
+    refused: list[Refusal] = field(default_factory=list)
+    """Runs given up, and items that cannot be read."""
     ended: dict[Kind, int] = field(default_factory=dict)
     """How many attempts ended how, and jobs were deleted (CANCEL); those already known are not counted."""
     running: int = 0
     """By how many the runs under way became more, of those that the statuses keep."""
 
 
-def settle(known: Callable[[int], JobStatus | None], batch: Batch, offset: int) -> Settlement:
-    """Apply the record at ``offset`` of outcomes. ``known`` answers a job's status before it."""
-    result = Settlement()
-    done: set[int] = set()
-    for index in range(len(batch)):
-        try:
-            item = batch.item(index)
-            job_id = item.job_id
-            if job_id in done:
-                continue
-            status = result.statuses.get(job_id) or known(job_id) or JobStatus()
-            if job_id not in result.statuses and status.offset >= offset:
-                done.add(job_id)
-                continue
-            changed = _apply(status, item, result)
-        except PoisonItem as error:
-            result.poison.append((index, str(error)))
-            continue
-        result.running += changed.running - status.running
-        result.statuses[job_id] = msgspec.structs.replace(changed, offset=offset)
-    return result
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What settlement reads: rows as they were before the record."""
+
+    status: Callable[[int], JobStatus | None]
+    waiting: Callable[[bytes], bytes | None]
+    queue_limit: int
+    """How many runs of a job may wait."""
 
 
-def _apply(status: JobStatus, item: Item, result: Settlement) -> JobStatus:
-    if item.kind is Kind.CANCEL:
-        if not status.deleted:
-            result.ended[Kind.CANCEL] = result.ended.get(Kind.CANCEL, 0) + 1
-        return msgspec.structs.replace(status, deleted=True)
-    if item.kind is Kind.SKIPPED:
-        skip = skip_of(item.body)
-        return _merge(status, _skipped(item, skip), skip.tenant, skip.name, skip.count, result)
-    if item.kind is Kind.STARTED or item.kind.is_end:
-        report = report_of(item.body)
-        return _merge(status, _reported(item, report), report.tenant, report.name, 1, result)
-    raise PoisonItem(f"{item.kind.name} is no outcome")
+@dataclass(slots=True)
+class _Job:
+    """One job while its record is settled."""
+
+    job_id: int
+    before: JobStatus
+    status: JobStatus
+    again: bool
+    """The status includes the record: only what follows from it is wanted."""
+    turns: Overlap | None
+    arrivals_above: int
+    """The triggers offset up to which arrivals are known."""
+    followed: set[tuple[int, int, int]]
+    """Ends in this record that something followed from: (scheduled, request_id, attempt)."""
 
 
-def _skipped(item: Item, skip: Skip) -> RunStatus:
-    return RunStatus(item.scheduled_us, item.request_id, 0, item.kind, note=_short(skip.reason))
+def settle(tables: Tables, batch: Batch, offset: int) -> Settlement:
+    """Apply the record at ``offset`` of outcomes."""
+    return _Settling(tables, batch, offset).settle()
 
 
-def _reported(item: Item, report: Report) -> RunStatus:
-    return RunStatus(
-        item.scheduled_us,
-        item.request_id,
-        item.attempt,
-        item.kind,
-        report.started_at,
-        report.finished_at,
-        report.worker,
-        _short(report.error),
-    )
+class _Settling:
+    """One record's pass, item by item."""
 
+    def __init__(self, tables: Tables, batch: Batch, offset: int) -> None:
+        self._tables = tables
+        self._batch = batch
+        self._offset = offset
+        self._jobs: dict[int, _Job | None] = {}
+        self._result = Settlement()
 
-def _merge(status: JobStatus, new: RunStatus, tenant: str, name: str, weight: int, result: Settlement) -> JobStatus:
-    kind = Kind(new.kind)
-    old = next((run for run in status.runs if _same_run(run, new)), None)
-    if old is not None and not _supersedes(new, old):
-        if kind is Kind.STARTED and new.attempt == old.attempt and old.started_at is None:
-            filled = msgspec.structs.replace(old, started_at=new.started_at)
-            return msgspec.structs.replace(status, runs=tuple(filled if run is old else run for run in status.runs))
-        return status
-    counts = status.counts
-    if kind is not Kind.STARTED:
-        result.ended[kind] = result.ended.get(kind, 0) + weight
-        counts = tuple(
-            count + weight if counted is kind else count for counted, count in zip(COUNTED, counts, strict=True)
+    def settle(self) -> Settlement:
+        result = self._result
+        for index in range(len(self._batch)):
+            try:
+                item = self._batch.item(index)
+                job = self._job(item.job_id)
+                if job is not None:
+                    self._apply(job, index, item)
+            except PoisonItem as error:
+                result.refused.append(Refusal(index, dead_letters.POISON_ITEM, str(error)))
+        for job in self._jobs.values():
+            if job is not None and not job.again:
+                self._close(job)
+        return result
+
+    def _job(self, job_id: int) -> _Job | None:
+        """The job as this record finds it; None if all of the record's effects on it were acknowledged."""
+        if job_id in self._jobs:
+            return self._jobs[job_id]
+        before = self._tables.status(job_id) or JobStatus()
+        job = None
+        if before.offset <= self._offset:
+            again = before.offset == self._offset
+            turns = before.overlap_before if again else before.overlap
+            job = _Job(job_id, before, before, again, turns, -1 if turns is None else turns.admitted, set())
+        self._jobs[job_id] = job
+        return job
+
+    def _close(self, job: _Job) -> None:
+        """The job's status after the record, and the rows that no repetition of it needs."""
+        before, turns = job.before, job.turns
+        if job.status is before and turns is before.overlap:
+            return
+        if turns is not None and before.overlap_before is not None:
+            # The record at the status' offset may come again as long as this status is not written.
+            needed = before.overlap_before.first_kept
+            for place in range(turns.swept, needed):
+                self._result.waiting[overlap.key_of(job.job_id, place)] = None
+            turns = msgspec.structs.replace(turns, swept=needed)
+        self._result.running += job.status.running - before.running
+        self._result.statuses[job.job_id] = msgspec.structs.replace(
+            job.status, offset=self._offset, overlap=turns, overlap_before=before.overlap
         )
-    if old is not None:
-        runs = tuple(new if run is old else run for run in status.runs)
-    else:
-        runs = _bounded((*status.runs, new))
-    return msgspec.structs.replace(status, tenant=tenant, name=name, counts=counts, runs=runs)
+
+    def _apply(self, job: _Job, index: int, item: Item) -> None:
+        kind = item.kind
+        if kind in _ENDS:
+            self._end(job, index, item)
+        elif kind is Kind.STARTED:
+            report = report_of(item.body)
+            self._merge(job, self._reported(item, report), report.tenant, report.name)
+        elif kind is Kind.SKIPPED:
+            skip = skip_of(item.body)
+            self._merge(job, self._skipped(item, skip), skip.tenant, skip.name, skip.count)
+        elif kind is Kind.CANCEL:
+            if not job.status.deleted:
+                self._count(Kind.CANCEL)
+                job.status = msgspec.structs.replace(job.status, deleted=True)
+        elif kind in _ARRIVALS:
+            self._arrive(job, item)
+        else:
+            raise PoisonItem(f"{kind.name} is no outcome")
+
+    # Ends.
+
+    def _end(self, job: _Job, index: int, item: Item) -> None:
+        try:
+            report = report_of(item.body)
+        except PoisonItem:
+            self._next_turn(job, item, over=True)
+            raise
+        first = self._merge(job, self._reported(item, report), report.tenant, report.name)
+        over = True
+        if item.kind in UNSUCCESSFUL:
+            follows = next_try(item, report, self._batch.published_at)
+            over = isinstance(follows, GivenUp)
+            if first:
+                self._follow(index, item, report, follows)
+        if job.turns is not None:
+            self._next_turn(job, item, over)
+
+    def _follow(self, index: int, item: Item, report: Report, follows: Item | GivenUp) -> None:
+        if isinstance(follows, Item):
+            self._result.retries.append(follows)
+        else:
+            subject = Subject.of(item, report.tenant, report.name)
+            self._result.refused.append(Refusal(index, follows.reason, follows.error, subject))
+
+    # Whose turn it is.
+
+    def _arrive(self, job: _Job, item: Item) -> None:
+        turns = job.turns or Overlap()
+        source = self._batch.source
+        if source is not None:
+            if source.offset <= job.arrivals_above:
+                return
+            turns = msgspec.structs.replace(turns, admitted=source.offset)
+        job.turns, turn = overlap.arrive(turns, item, self._tables.queue_limit)
+        if turn is Turn.START:
+            self._start(job, self._batch.token, item)
+        elif turn is Turn.WAIT:
+            row = Waiting.of(item, self._batch.token).encode()
+            self._result.waiting[overlap.key_of(job.job_id, turns.tail)] = row
+        else:
+            why = overlap.OVERLAP if item.kind is Kind.RUN_ALONE else overlap.QUEUE_FULL
+            self._result.closed.append(skipped(item, why))
+
+    def _next_turn(self, job: _Job, item: Item, over: bool) -> None:
+        if job.turns is None:
+            return
+        job.turns, free = overlap.end(job.turns, item, over)
+        if free and job.turns.waiting:
+            key = overlap.key_of(job.job_id, job.turns.head)
+            first = Waiting.decode(self._result.waiting.get(key) or self._tables.waiting(key) or b"")
+            job.turns = overlap.start(job.turns, first.item(job.job_id))
+            self._start(job, first.token, first.item(job.job_id))
+
+    def _start(self, job: _Job, token: int, item: Item) -> None:
+        """A run's turn has come; a deleted job's ends without a try, and that outcome brings on the next."""
+        if job.status.deleted:
+            self._result.closed.append(cancelled(item, self._batch.published_at))
+        else:
+            self._result.starts.append((token, msgspec.structs.replace(item, kind=Kind.RUN)))
+
+    # The status.
+
+    def _merge(self, job: _Job, new: RunStatus, tenant: str, name: str, weight: int = 1) -> bool:
+        """Take a run's news into the status. True if it is the first that was heard of this end."""
+        kind = Kind(new.kind)
+        status = job.status
+        old = next((run for run in status.runs if _same_run(run, new)), None)
+        if job.again:
+            return self._was_first(job, new, old)
+        if old is not None and not _supersedes(new, old):
+            if kind is Kind.STARTED and new.attempt == old.attempt and old.started_at is None:
+                filled = msgspec.structs.replace(old, started_at=new.started_at)
+                runs = tuple(filled if run is old else run for run in status.runs)
+                job.status = msgspec.structs.replace(status, runs=runs)
+            return False
+        counts = status.counts
+        if kind is not Kind.STARTED:
+            self._count(kind, weight)
+            counts = tuple(
+                count + weight if counted is kind else count for counted, count in zip(COUNTED, counts, strict=True)
+            )
+        if old is not None:
+            runs = tuple(new if run is old else run for run in status.runs)
+        else:
+            runs = _bounded((*status.runs, new))
+        job.status = msgspec.structs.replace(status, tenant=tenant, name=name, counts=counts, runs=runs)
+        return True
+
+    def _was_first(self, job: _Job, new: RunStatus, old: RunStatus | None) -> bool:
+        """Whether this news was the first of its end when the record was taken; the status is from after that."""
+        if new.kind not in UNSUCCESSFUL:
+            return False
+        end = (new.scheduled, new.request_id, new.attempt)
+        if end in job.followed:
+            return False
+        first = old is None or (
+            old.offset == self._offset
+            and (old.attempt > new.attempt or (old.attempt, old.kind) == (new.attempt, new.kind))
+        )
+        if first:
+            job.followed.add(end)
+        return first
+
+    def _count(self, kind: Kind, weight: int = 1) -> None:
+        self._result.ended[kind] = self._result.ended.get(kind, 0) + weight
+
+    def _skipped(self, item: Item, skip: Skip) -> RunStatus:
+        note = _short(skip.reason)
+        return RunStatus(item.scheduled_us, item.request_id, 0, item.kind, note=note, offset=self._offset)
+
+    def _reported(self, item: Item, report: Report) -> RunStatus:
+        return RunStatus(
+            item.scheduled_us,
+            item.request_id,
+            item.attempt,
+            item.kind,
+            report.started_at,
+            report.finished_at,
+            report.worker,
+            _short(report.error),
+            self._offset,
+        )
 
 
 def _same_run(one: RunStatus, other: RunStatus) -> bool:

@@ -7,8 +7,9 @@ record holds: what cannot be read is an effect too, a dead letter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -16,12 +17,12 @@ import numpy as np
 from cronstream import dead_letters
 from cronstream.clock import SECOND
 from cronstream.dead_letters import Headers, Record
-from cronstream.records import Batch, Kind, PoisonRecord, Source
+from cronstream.records import Batch, Item, Kind, PoisonRecord, Source, in_batches
 from cronstream.topics import Topics
-from streams import status, window
-from streams.admission import admit
-from streams.settlement import settle
+from streams import settlement, status, window
+from streams.admission import admit, admit_retries
 from streams.status import JobStatus
+from streams.tiers import Tier, in_tiers
 
 Rows = Callable[[bytes], bytes | None]
 
@@ -32,6 +33,8 @@ COUNTERS = (
     "refused_old_leader",
     "records_repeated",
     "unreadable",
+    "retries",
+    "given_up",
     *_COUNTED_AS.values(),
 )
 """What the effects count, since the process began; operations.md says what each means."""
@@ -54,6 +57,10 @@ class Effects:
     sends: list[Send] = field(default_factory=list)
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
     """Rows of the stage's table to write, or with None to delete."""
+    waiting: dict[bytes, bytes | None] = field(default_factory=dict)
+    """The same of the table of waiting runs: they are written before ``rows``, which speak of them."""
+    rows_first: bool = False
+    """Nothing may be sent before the rows are written: the decision would not be the same again."""
     counts: Counter[str] = field(default_factory=Counter)
     running: int = 0
     """By how many the runs under way become more."""
@@ -62,26 +69,42 @@ class Effects:
 class Stage(Protocol):
     """What a lane does with the records of its partition."""
 
+    name: str
+    """For logs and fault points."""
+
     def decide(self, record: Record) -> Effects:
         """The effects of the partition's next record."""
 
 
 class Admitting:
-    """Triggers to attempts."""
+    """Triggers and due retries to attempts.
 
-    def __init__(self, topics: Topics, window_seconds: float, rows: Iterable[bytes]) -> None:
+    A decision about a retry rests on what came before on triggers, and which of two topics comes first
+    is not the same again after a crash; so its row is written before anything is sent.
+    """
+
+    name = "admit"
+
+    def __init__(
+        self, topics: Topics, window_seconds: float, rows: Iterable[bytes], deleted: Callable[[int], bool]
+    ) -> None:
         self._topics = topics
         self._window = window.Window(round(window_seconds * SECOND), map(window.Row.decode, rows))
+        self._deleted = deleted
 
     def decide(self, record: Record) -> Effects:
         batch = _decode(record)
         if isinstance(batch, PoisonRecord):
             return _set_aside(self._topics, record, batch)
         at = Source(record.topic, record.partition, record.offset)
-        admission = admit(self._window, batch, at)
+        is_retry = record.topic == self._topics.retry_due
+        if is_retry:
+            admission = admit_retries(self._window, batch, at, self._deleted)
+        else:
+            admission = admit(self._window, batch, at)
         gone = self._window.leftover + self._window.add(admission.row)
         self._window.leftover = []
-        effects = Effects(rows={**dict.fromkeys(gone), admission.row.key: admission.row.encode()})
+        effects = Effects(rows={**dict.fromkeys(gone), admission.row.key: admission.row.encode()}, rows_first=is_retry)
         for topic, out in ((self._topics.attempts, admission.attempts), (self._topics.outcomes, admission.outcomes)):
             if out is not None:
                 effects.sends.append(Send(topic, record.key, out.encode(), []))
@@ -103,36 +126,73 @@ class Admitting:
 
 
 class Settling:
-    """Outcomes to the status of jobs."""
+    """Outcomes to the status of jobs, retries, dead letters and the runs whose turn it is."""
 
-    def __init__(self, topics: Topics, rows: Rows) -> None:
+    name = "settle"
+
+    def __init__(self, topics: Topics, rows: Rows, waiting: Rows, queue_limit: int) -> None:
         self._topics = topics
         self._rows = rows
+        self._tables = settlement.Tables(self._known, waiting, queue_limit)
 
     def decide(self, record: Record) -> Effects:
         batch = _decode(record)
         if isinstance(batch, PoisonRecord):
             return _set_aside(self._topics, record, batch)
-        settlement = settle(self._known, batch, record.offset)
-        effects = Effects(rows={status.key_of(job): known.encode() for job, known in settlement.statuses.items()})
-        if settlement.poison:
-            out = batch.select(np.array([index for index, _ in settlement.poison], np.intp))
-            why = settlement.poison[0][1]
-            effects.sends.append(_dead_letter(self._topics, record, out, dead_letters.POISON_ITEM, why))
-            effects.counts["unreadable"] = len(settlement.poison)
-        effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settlement.ended.items()})
-        effects.running = settlement.running
+        settled = settlement.settle(self._tables, batch, record.offset)
+        effects = Effects(
+            rows={status.key_of(job): known.encode() for job, known in settled.statuses.items()},
+            waiting=settled.waiting,
+        )
+        if settled.starts or settled.closed or settled.retries:
+            effects.sends += self._onward(settled, batch, record)
+        for one in settled.refused:
+            item = batch.select(np.array([one.index], np.intp)).encode()
+            letter = dead_letters.letter_of(record, one.reason, one.error, "streams", item, one.subject)
+            effects.sends.append(Send(self._topics.dead_letter, *letter))
+        effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settled.ended.items()})
+        given_up = sum(one.subject is not None for one in settled.refused)
+        effects.counts.update(
+            unreadable=len(settled.refused) - given_up, given_up=given_up, retries=len(settled.retries)
+        )
+        effects.running = settled.running
         return effects
+
+    def is_deleted(self, job_id: int) -> bool:
+        """Whether the job's deletion has been settled."""
+        known = self._known(job_id)
+        return known is not None and known.deleted
+
+    def _onward(self, settled: settlement.Settlement, batch: Batch, record: Record) -> Iterator[Send]:
+        """Runs that start, that end here and that are tried again, each record a part of this one's source."""
+        part = count()
+        by_token: dict[int, list[Item]] = {}
+        for token, item in settled.starts:
+            by_token.setdefault(token, []).append(item)
+        groups = [(self._topics.attempts, token, items) for token, items in by_token.items()]
+        groups.append((self._topics.outcomes, batch.token, settled.closed))
+        for tier, retries in in_tiers(settled.retries, batch.published_at):
+            groups.append((retry_topic(self._topics, tier), batch.token, retries))
+        for topic, token, items in groups:
+            for some in in_batches(items):
+                source = Source(record.topic, record.partition, record.offset, next(part))
+                out = Batch.of(some, token=token, published_at=batch.published_at, source=source)
+                yield Send(topic, record.key, out.encode(), [])
 
     def _known(self, job_id: int) -> JobStatus | None:
         value = self._rows(status.key_of(job_id))
         return None if value is None else JobStatus.decode(value)
 
 
+def retry_topic(topics: Topics, tier: Tier) -> str:
+    """Where a retry goes next."""
+    return topics.retry_due if tier is None else topics.retry(tier)
+
+
 def set_aside(topics: Topics, record: Record, reason: str, error: str) -> Effects:
     """The whole record to the dead-letter topic, as it was read."""
     letter = dead_letters.letter_of(record, reason, error, "streams")
-    return Effects([Send(topics.dead_letter, *letter)], {}, Counter(unreadable=1))
+    return Effects([Send(topics.dead_letter, *letter)], counts=Counter(unreadable=1))
 
 
 def _set_aside(topics: Topics, record: Record, error: PoisonRecord) -> Effects:

@@ -8,6 +8,7 @@ import msgspec
 
 from cronstream.clock import iso
 from cronstream.records import Kind
+from streams.overlap import Overlap
 
 KEPT_RUNS = 10
 """How many runs a job's status keeps; history has them all."""
@@ -40,6 +41,8 @@ class RunStatus(msgspec.Struct, array_like=True, frozen=True):
     worker: str | None = None
     note: str | None = None
     """The error, or why the run was skipped."""
+    offset: int = -1
+    """The outcomes offset that said so."""
 
 
 class JobStatus(msgspec.Struct, array_like=True, frozen=True):
@@ -52,6 +55,10 @@ class JobStatus(msgspec.Struct, array_like=True, frozen=True):
     deleted: bool = False
     counts: tuple[int, ...] = (0,) * len(COUNTED)
     runs: tuple[RunStatus, ...] = ()
+    overlap: Overlap | None = None
+    """Whose turn it is; only of jobs whose runs must not overlap."""
+    overlap_before: Overlap | None = None
+    """The same before the record at ``offset``."""
 
     @property
     def running(self) -> int:
@@ -96,6 +103,7 @@ def shown(job_id: int, status: JobStatus) -> dict[str, Any]:
         "name": status.name,
         "state": state_of(status),
         "running": status.running,
+        "waiting": status.overlap.waiting if status.overlap else 0,
         "counts": {_STATE[kind]: count for kind, count in zip(COUNTED, status.counts, strict=True)},
         "runs": [shown_run(run) for run in runs],
     }

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cronstream.settings import StreamsSettings
+from cronstream.topics import RETRY_TIERS
 
 CHANGELOG = {
     "cleanup.policy": "compact",
@@ -24,14 +25,8 @@ class TopicsError(RuntimeError):
 
 def prepare(settings: StreamsSettings, changelogs: list[str]) -> None:
     """Create missing changelog topics; refuse to start on missing or unequal work topics."""
-    admin = AdminClient({"bootstrap.servers": settings.kafka}, logger=logging.getLogger("streams.librdkafka"))
-    there = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=10).topics.items()}
-    topics = settings.topics
-    for name in (topics.triggers, topics.attempts, topics.outcomes):
-        if there.get(name) != settings.partitions:
-            raise TopicsError(f"topic {name} has {there.get(name, 'no')} partitions, not {settings.partitions}")
-    if topics.dead_letter not in there:
-        raise TopicsError(f"topic {topics.dead_letter} does not exist")
+    admin = _admin(settings)
+    there = require(settings, admin)
     missing = [
         NewTopic(name, num_partitions=settings.partitions, config=CHANGELOG) for name in changelogs if name not in there
     ]
@@ -41,3 +36,21 @@ def prepare(settings: StreamsSettings, changelogs: list[str]) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def require(settings: StreamsSettings, admin: AdminClient | None = None) -> dict[str, int]:
+    """The topics there are, with their partitions. Raises TopicsError on missing or unequal work topics."""
+    admin = admin or _admin(settings)
+    there = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=10).topics.items()}
+    topics = settings.topics
+    retries = (topics.retry_due, *map(topics.retry, RETRY_TIERS))
+    for name in (topics.triggers, topics.attempts, topics.outcomes, *retries):
+        if there.get(name) != settings.partitions:
+            raise TopicsError(f"topic {name} has {there.get(name, 'no')} partitions, not {settings.partitions}")
+    if topics.dead_letter not in there:
+        raise TopicsError(f"topic {topics.dead_letter} does not exist")
+    return there
+
+
+def _admin(settings: StreamsSettings) -> AdminClient:
+    return AdminClient({"bootstrap.servers": settings.kafka}, logger=logging.getLogger("streams.librdkafka"))

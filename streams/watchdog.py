@@ -47,8 +47,8 @@ class Watchdog:
             "recovery does not go on": None if lanes else self._app.recovered_rows,
         }
         for tp, lane in lanes.items():
-            signs[f"{tp.topic}[{tp.partition}] is not worked on"] = lane.done if lane.busy else None
-            pending = lane.done is not None and (committed.get(tp) or 0) < lane.done
+            signs[f"{tp.topic}[{tp.partition}] is not worked on"] = lane.ended if lane.busy else None
+            pending = (committed.get(tp) or 0) < lane.done.get(tp.topic, 0)
             signs[f"{tp.topic}[{tp.partition}] is not committed"] = committed.get(tp, -1) if pending else None
         for tp, (position, end) in self._app.positions().items():
             signs[f"{tp.topic}[{tp.partition}] is not fetched"] = position if position < end else None

@@ -101,8 +101,13 @@ class StatusPages:
         """200 while the consumer group trusts this process, else 503."""
         trusted = self._app.membership.trusted()
         lanes = [
-            {"topic": tp.topic, "partition": tp.partition, "next_offset": lane.done, "waiting": lane.taken - lane.ended}
-            for tp, lane in sorted(self._app.lanes.items())
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "next_offset": lane.done.get(tp.topic),
+                "waiting": lane.taken - lane.ended,
+            }
+            for tp, lane in sorted(self._app.lanes.items(), key=lambda one: one[0])
         ]
         body = {"node": self._app.settings.node, "member": trusted, "partitions": lanes}
         return _json(body) if trusted else _json(body, 503, RETRY_AFTER)

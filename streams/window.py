@@ -2,6 +2,9 @@
 
     row of offset o:  token, published_at, clock after o, refused?, ids admitted by (instant, request, attempt)
 
+A partition of admission has two origins, triggers and due retries; a row is of an offset of one of them. Both
+share the ids and the clock; tokens are the triggers' alone.
+
 Everything else is derived from the rows, in offset order, when the partition is
 taken over: the ids by instant (``IdSet``), the running clock, and the *steps*,
 the offsets at which the token rose. Nothing is written twice with another
@@ -23,6 +26,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
+from enum import IntEnum
 
 import msgspec
 import numpy as np
@@ -35,6 +39,10 @@ from streams.idset import IdSet
 Mask = npt.NDArray[np.bool_]
 Instant = tuple[int, int, int]
 """(scheduled time, request_id, attempt): with a job id, the dedup key."""
+
+
+Place = tuple[int, int]
+"""(origin, offset): a record of one of the two topics."""
 
 
 class Ids(msgspec.Struct, array_like=True, frozen=True):
@@ -61,6 +69,13 @@ class Ids(msgspec.Struct, array_like=True, frozen=True):
         return ids
 
 
+class Origin(IntEnum):
+    """Which of the two topics a record came from."""
+
+    TRIGGERS = 0
+    RETRIES = 1
+
+
 class Row(msgspec.Struct, array_like=True, frozen=True):
     """What was decided about the record at ``offset``."""
 
@@ -70,11 +85,24 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     clock: int
     refused: bool
     admitted: tuple[Ids, ...]
+    origin: int = Origin.TRIGGERS
+    cancelled: tuple[Ids, ...] = ()
+    """Retries that ended because their job was deleted."""
+
+    @property
+    def place(self) -> Place:
+        """Which record it is about."""
+        return (self.origin, self.offset)
 
     @property
     def key(self) -> bytes:
-        """The row's key in the table: sorts by offset."""
-        return key_of(self.offset)
+        """The row's key in the table: sorts by origin and offset."""
+        return key_of(self.place)
+
+    @property
+    def decided(self) -> tuple[Ids, ...]:
+        """All the ids that it keeps from being decided again."""
+        return self.admitted + self.cancelled if self.cancelled else self.admitted
 
     def encode(self) -> bytes:
         """The row's value in the table."""
@@ -86,9 +114,10 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
         return _decoder.decode(value)
 
 
-def key_of(offset: int) -> bytes:
-    """A row's key: the offset, big-endian."""
-    return offset.to_bytes(8, "big")
+def key_of(place: Place) -> bytes:
+    """A row's key: the origin, and the offset big-endian."""
+    origin, offset = place
+    return bytes([origin]) + offset.to_bytes(8, "big")
 
 
 class Window:
@@ -97,15 +126,16 @@ class Window:
     def __init__(self, window_us: int, rows: Iterable[Row] = ()) -> None:
         self._window_us = window_us
         self._ids: dict[Instant, IdSet] = {}
-        self._rows: dict[int, Row] = {}
-        self._ages: deque[int] = deque()
+        self._rows: dict[Place, Row] = {}
+        self._ages: deque[Place] = deque()
         self._steps: list[tuple[int, int]] = []
         self._clock: int | None = None
-        self._kept: int | None = None
+        self._kept: Place | None = None
         """The aged row that first carried the newest token, once there is one."""
         self.leftover: list[bytes] = []
         """Keys that the rows given at the start should have lost already."""
-        for row in sorted(rows, key=lambda row: row.offset):
+        # Within an origin the clock never falls, so this is also each origin's own order.
+        for row in sorted(rows, key=lambda row: (row.clock, row.origin, row.offset)):
             self.leftover += self.add(row)
 
     def __len__(self) -> int:
@@ -127,9 +157,9 @@ class Window:
         at = bisect_left(self._steps, (offset, -1))
         return self._steps[at - 1][1] if at else -1
 
-    def row(self, offset: int, token: int, published_at: int) -> Row | None:
+    def row(self, place: Place, token: int, published_at: int) -> Row | None:
         """The stored decision about exactly this record."""
-        row = self._rows.get(offset)
+        row = self._rows.get(place)
         if row is None or (row.token, row.published_at) != (token, published_at):
             return None
         return row
@@ -142,49 +172,54 @@ class Window:
     def add(self, row: Row) -> list[bytes]:
         """Remember a decision. Returns the keys that leave the table because of it."""
         gone: list[bytes] = []
-        old = self._rows.get(row.offset)
+        old = self._rows.get(row.place)
         if old == row:
             return gone
         if old is None:
-            self._ages.append(row.offset)
-        elif row.offset == self._kept:
-            self._ages.append(row.offset)
+            self._ages.append(row.place)
+        elif row.place == self._kept:
+            self._ages.append(row.place)
             self._kept = None
         else:
             self._forget(old)
-        self._rows[row.offset] = row
-        for packed in row.admitted:
+        self._rows[row.place] = row
+        for packed in row.decided:
             self._ids.setdefault(packed.instant, IdSet()).add(packed.array())
         if self._step(row) and self._kept is not None:
             gone.append(self._drop(self._kept))
             self._kept = None
         self._clock = max(row.clock, row.clock if self._clock is None else self._clock)
         while self._rows[self._ages[0]].clock + self._window_us < self._clock:
-            offset = self._ages.popleft()
-            self._forget(self._rows[offset])
-            if offset == self._steps[-1][0]:
-                self._kept = offset
+            place = self._ages.popleft()
+            self._forget(self._rows[place])
+            if place == self._newest_step:
+                self._kept = place
             else:
-                gone.append(self._drop(offset))
+                gone.append(self._drop(place))
         return gone
 
     def _forget(self, row: Row) -> None:
-        for packed in row.admitted:
+        for packed in row.decided:
             held = self._ids[packed.instant]
             held.discard(packed.array())
             if not len(held):
                 del self._ids[packed.instant]
 
-    def _drop(self, offset: int) -> bytes:
-        del self._rows[offset]
-        if self._steps[0][0] == offset:
+    @property
+    def _newest_step(self) -> Place | None:
+        """The row that first carried the newest token."""
+        return (Origin.TRIGGERS, self._steps[-1][0]) if self._steps else None
+
+    def _drop(self, place: Place) -> bytes:
+        del self._rows[place]
+        if self._steps and place == (Origin.TRIGGERS, self._steps[0][0]):
             self._steps = []
             for row in sorted(self._rows.values(), key=lambda row: row.offset):
                 self._step(row)
-        return key_of(offset)
+        return key_of(place)
 
     def _step(self, row: Row) -> bool:
-        rises = row.token > self.newest_token_before(row.offset)
+        rises = row.origin == Origin.TRIGGERS and row.token > self.newest_token_before(row.offset)
         if rises:
             insort(self._steps, (row.offset, row.token))
         return rises

@@ -115,11 +115,11 @@ def _pure(report: Report, which: str) -> Row:
     stage: Stage
     if which == "admit":
         rounds, topic = feeding.triggers(ids, at_us, 1), topics.triggers
-        stage = Admitting(topics, 600.0, [])
+        stage = Admitting(topics, 600.0, [], lambda _: False)
     else:
         rounds, topic = feeding.successes(ids, at_us, 1), topics.outcomes
         stored: dict[bytes, bytes | None] = {}
-        stage = Settling(topics, stored.get)
+        stage = Settling(topics, stored.get, lambda _: None, 100)
     values = [value for records in rounds for _, value in records]
     began, cpu = time.perf_counter(), time.process_time()
     for offset, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""One whole system for the stories: capture, two coordinators, streams, sink, worker."""
+"""One whole system for the stories: capture, two coordinators, streams, mover, sink, worker."""
 
 from __future__ import annotations
 
@@ -87,6 +87,7 @@ def system(stack: Endpoints) -> Iterator[System]:
         installation.start("coordinator", "c1")
         installation.start("coordinator", "c2")
         installation.start("streams", "streams1", status_port=port)
+        installation.start("streams.mover", "mover1")
         installation.start("streams.sink", "sink1")
         installation.start("workers", "worker1", command_enabled=True)
         made = System(installation, receiver, port)

@@ -124,10 +124,11 @@ def test_setup_makes_everything_once(bare: Command) -> None:
         "leader": "DOWN",
         "streams": "DOWN",
         "workers": "DOWN",
+        "mover": "DOWN",
         "history": "DOWN",
         "commands": "DOWN",
     }
-    assert status.stderr == "cronstream: down: leader, streams, workers, history, commands\n"
+    assert status.stderr == "cronstream: down: leader, streams, workers, mover, history, commands\n"
     assert "nobody is in the group" in status.stdout
 
 

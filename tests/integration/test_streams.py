@@ -57,7 +57,7 @@ class Streams:
 
     def owned(self) -> int:
         code, health = self.get("/health")
-        return len(health["partitions"]) if code == 200 else 0
+        return len({lane["partition"] for lane in health["partitions"]}) if code == 200 else 0
 
 
 def start(installation: TestInstallation, node: str, **changes: object) -> Streams:
@@ -67,7 +67,7 @@ def start(installation: TestInstallation, node: str, **changes: object) -> Strea
 
 def at_work(installation: TestInstallation, node: str = "s1", **changes: object) -> Streams:
     streams = start(installation, node, **changes)
-    eventually(lambda: streams.owned() == 2 * PARTITIONS, within=60, says=f"{node} owns all partitions")
+    eventually(lambda: streams.owned() == PARTITIONS, within=60, says=f"{node} owns all partitions")
     return streams
 
 
@@ -364,19 +364,19 @@ def test_processes_come_and_go_and_every_answer_is_right_or_503(
         thread.start()
     try:
         processes["s2"] = second = start(installation, "s2")
-        eventually(lambda: first.owned() == second.owned() == PARTITIONS, within=30)
+        eventually(lambda: first.owned() == second.owned() == PARTITIONS // 2, within=30)
         eventually(lambda: all(second.get(f"/jobs/{job}")[0] == 200 for job in jobs), within=60, says="s2 forwards")
         eventually(lambda: all(first.get(f"/jobs/{job}")[0] == 200 for job in jobs), within=60, says="s1 forwards")
         first.process.send_signal(signal.SIGKILL)
         first.process.wait(60)
         del processes["s1"]
-        eventually(lambda: second.owned() == 2 * PARTITIONS, within=30)
+        eventually(lambda: second.owned() == PARTITIONS, within=30)
         processes["s3"] = third = start(installation, "s3")
-        eventually(lambda: third.owned() == PARTITIONS, within=30)
+        eventually(lambda: third.owned() == PARTITIONS // 2, within=30)
         del processes["s2"]
         second.process.terminate()
         second.process.wait(60)
-        eventually(lambda: third.owned() == 2 * PARTITIONS, within=30)
+        eventually(lambda: third.owned() == PARTITIONS, within=30)
     finally:
         stop.set()
         for thread in threads:
@@ -399,7 +399,7 @@ def test_a_process_that_slept_through_its_session_answers_and_does_nothing(
     eventually(lambda: sleeper.get(f"/jobs/{job}")[0] == 200, within=60)
     sleeper.process.send_signal(signal.SIGSTOP)
     successor = start(installation, "s2")
-    eventually(lambda: successor.owned() == 2 * PARTITIONS, within=30)
+    eventually(lambda: successor.owned() == PARTITIONS, within=30)
     publisher.outcomes(outcome(Kind.FAILED, job, NOON + SECOND))
     eventually(lambda: successor.get(f"/jobs/{job}")[1].get("state") == "failed", within=60)
     sleeper.process.send_signal(signal.SIGCONT)
@@ -408,7 +408,7 @@ def test_a_process_that_slept_through_its_session_answers_and_does_nothing(
         assert code in (0, 503) or body["state"] == "failed"
     publisher.triggers((0, triggers([run(job)])))
     eventually(lambda: attempts.items() != [], within=60)
-    eventually(lambda: sleeper.owned() == successor.owned() == PARTITIONS, within=30, says="the sleeper is back")
+    eventually(lambda: sleeper.owned() == successor.owned() == PARTITIONS // 2, within=30, says="the sleeper is back")
     assert len({batch.source for batch in attempts.batches()}) == 1
 
 

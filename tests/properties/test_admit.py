@@ -59,7 +59,7 @@ class Admission(RuleBasedStateMachine):
         self.time = NOON
 
     def recovered(self) -> Admitting:
-        return Admitting(TOPICS, WINDOW_SECONDS, list(self.world.changelog.values()))
+        return Admitting(TOPICS, WINDOW_SECONDS, list(self.world.changelog.values()), lambda _: False)
 
     @rule(batch=items, token=st.integers(1, 4), step=st.integers(0, 5 * MINUTE), wild=st.booleans())
     def publish(self, batch: list[Item], token: int, step: int, wild: bool) -> None:

@@ -56,7 +56,7 @@ class Settlement(RuleBasedStateMachine):
         self.next = self.committed
 
     def decide(self) -> Effects:
-        stage = Settling(TOPICS, self.rows.get)
+        stage = Settling(TOPICS, self.rows.get, {}.get, 100)
         return stage.decide(Record(TOPICS.outcomes, 0, self.next, None, self.log[self.next].encode(), []))
 
     def land(self, effects: Effects, logged: int | None) -> None:
@@ -69,7 +69,9 @@ class Settlement(RuleBasedStateMachine):
             self.take()
         once: dict[bytes, bytes] = {}
         for offset, batch in enumerate(self.log):
-            effects = Settling(TOPICS, once.get).decide(Record(TOPICS.outcomes, 0, offset, None, batch.encode(), []))
+            effects = Settling(TOPICS, once.get, {}.get, 100).decide(
+                Record(TOPICS.outcomes, 0, offset, None, batch.encode(), [])
+            )
             once |= {key: value for key, value in effects.rows.items() if value is not None}
         assert {key: JobStatus.decode(row) for key, row in self.rows.items()} == {
             key: JobStatus.decode(row) for key, row in once.items()

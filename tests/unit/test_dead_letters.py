@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cronstream.dead_letters import KEPT_BYTES, Record, letter_of
+from cronstream.dead_letters import KEPT_BYTES, Record, Subject, letter_of
+from cronstream.records import Item, Kind
 
 
 def record(key: bytes | None, value: bytes | None, size: int = 0) -> Record:
@@ -34,3 +35,17 @@ def test_what_is_too_large_is_cut_and_says_so() -> None:
 
 def test_a_value_of_its_own_takes_the_records_place() -> None:
     assert letter_of(record(b"k", b"whole"), "r", "e", "s", b"part").value == b"part"
+
+
+def test_a_letter_about_a_run_names_it() -> None:
+    subject = Subject.of(Item(Kind.FAILED, 7, 1_780_000_000_000_000, 3, 5), "acme", "report")
+    headers = dict(letter_of(record(None, b"v"), "exhausted", "exit 1", "streams", subject=subject).headers)
+    assert headers["cronstream-job-id"] == b"7"
+    assert headers["cronstream-scheduled-time"] == b"2026-05-28T20:26:40Z"
+    assert headers["cronstream-attempts"] == b"5"
+    assert headers["cronstream-key"] == b"7-1780000000000000-3"
+
+
+def test_a_run_beyond_the_calendar_can_be_set_aside_too() -> None:
+    subject = Subject.of(Item(Kind.FAILED, 7, 2**62), "acme", "report")
+    assert dict(subject.headers)["cronstream-scheduled-time"] == str(2**62).encode()

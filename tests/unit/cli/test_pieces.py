@@ -73,7 +73,10 @@ def test_only_missing_topics_are_made() -> None:
 
 
 def test_what_waits_is_counted_from_what_is_committed_or_from_the_first_record() -> None:
-    assert waiting({0: 0, 1: 7, 2: 5}, {0: 3, 1: 10, 2: 9}, {0: 3, 1: -1001, 2: 2}) == {0: 0, 1: 3, 2: 4}
+    def of(*offsets: int) -> dict[tuple[str, int], int]:
+        return {("attempts", partition): offset for partition, offset in enumerate(offsets)}
+
+    assert waiting(of(0, 7, 5), of(3, 10, 9), of(3, -1001, 2)) == of(0, 3, 4)
 
 
 def test_an_idle_leader_shows_no_old_figures() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from cronstream.bodies import Policy, Report, Skip, Work, pack
 from cronstream.clock import SECOND
@@ -13,8 +14,12 @@ TRIGGERS = "cronstream.triggers"
 WORK = pack(Work("acme", "report", "log", b"{}", Policy()))
 
 
-def run(job_id: int, scheduled_us: int = NOON, request_id: int = 0, attempt: int = 1) -> Item:
-    return Item(Kind.RUN, job_id, scheduled_us, request_id, attempt, WORK)
+def work(**policy: Any) -> bytes:
+    return pack(Work("acme", "report", "log", b"{}", Policy(**policy)))
+
+
+def run(job_id: int, scheduled_us: int = NOON, request_id: int = 0, attempt: int = 1, kind: Kind = Kind.RUN) -> Item:
+    return Item(kind, job_id, scheduled_us, request_id, attempt, WORK)
 
 
 def skip(job_id: int, last: int = NOON, count: int = 1, reason: str = "misfire") -> Item:
@@ -33,9 +38,18 @@ def at(offset: int) -> Source:
     return Source(TRIGGERS, 0, offset)
 
 
-def outcome(kind: Kind, job_id: int, scheduled_us: int = NOON, attempt: int = 1, error: str | None = None) -> Item:
+def outcome(
+    kind: Kind,
+    job_id: int,
+    scheduled_us: int = NOON,
+    attempt: int = 1,
+    error: str | None = None,
+    work: bytes | None = WORK,
+    **more: Any,
+) -> Item:
     ended = None if kind is Kind.STARTED else scheduled_us + 2 * SECOND
-    report = Report("acme", "report", "w1", scheduled_us, scheduled_us + SECOND, ended, error)
+    kept = None if kind in (Kind.STARTED, Kind.SUCCEEDED) else work
+    report = Report("acme", "report", "w1", scheduled_us, scheduled_us + SECOND, ended, error, work=kept, **more)
     return Item(kind, job_id, scheduled_us, 0, attempt, pack(report))
 
 
@@ -43,8 +57,8 @@ def skipped(job_id: int, last: int = NOON, count: int = 1) -> Item:
     return Item(Kind.SKIPPED, job_id, last, 0, 0, pack(Skip("acme", "report", "misfire", last, last, count)))
 
 
-def outcomes(items: Iterable[Item], token: int = 1) -> Batch:
-    return Batch.of(list(items), token=token, published_at=NOON)
+def outcomes(items: Iterable[Item], token: int = 1, source: Source | None = None) -> Batch:
+    return Batch.of(list(items), token=token, published_at=NOON, source=source)
 
 
 def runs(batch: Batch | None) -> list[tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
 from streams.index import JobIndex
 from streams.running import ROWS_AT_ONCE, Running
-from streams.settlement import settle
+from streams.settlement import Tables, settle
 from streams.stages import COUNTERS, Admitting, Effects, Settling
 from streams.status import KEPT_RUNS, JobStatus, key_of
 from tests.unit.streams.making import NOON, cancel, outcome, outcomes, run, skip, triggers
@@ -26,9 +26,9 @@ class Both:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.admitting = Admitting(TOPICS, 600, [])
+        self.admitting = Admitting(TOPICS, 600, [], lambda _: False)
         self.rows: dict[bytes, bytes] = {}
-        self.settling = Settling(TOPICS, self.rows.get)
+        self.settling = Settling(TOPICS, self.rows.get, {}.get, 100)
         self.offset = 0
 
     def publish(self, *items: Item) -> None:
@@ -83,7 +83,7 @@ def test_the_changes_of_running_add_up_to_what_the_statuses_keep() -> None:
 
 
 def statuses(batch: Batch) -> list[tuple[bytes, bytes]]:
-    settled = settle(lambda _: None, batch, 0).statuses
+    settled = settle(Tables(lambda _: None, lambda _: None, 100), batch, 0).statuses
     return [(key_of(job_id), status.encode()) for job_id, status in settled.items()]
 
 

@@ -11,11 +11,12 @@ from aiokafka.errors import MessageSizeTooLargeError
 from cronstream.clock import FakeClock
 from cronstream.dead_letters import Record
 from cronstream.topics import Topics
-from streams.lane import WAITING, Lane
+from streams.lane import WAITING, Lane, Tables
 from streams.stages import Admitting, Effects, Send
 from tests.unit.streams.making import TRIGGERS, run, triggers
 
 TOPICS = Topics()
+DELETED = 13
 
 
 class Broker:
@@ -56,8 +57,8 @@ class TableOf:
 
 
 def new_lane(broker: Broker, trusted: Callable[[], bool] = lambda: True) -> Lane:
-    stage = Admitting(TOPICS, 600, [])
-    lane = Lane((TRIGGERS, 0), stage, TableOf(broker), broker.send, TOPICS, trusted, FakeClock(), Counter())
+    stage = Admitting(TOPICS, 600, [], lambda job_id: job_id == DELETED)
+    lane = Lane(0, stage, Tables(TableOf(broker)), broker.send, TOPICS, trusted, FakeClock(), Counter())
     lane.open()
     return lane
 
@@ -81,10 +82,10 @@ def test_nothing_is_done_before_everything_is_acknowledged() -> None:
         await lane.put(record(1))
         for _ in range(20):
             await FakeClock().asleep(0)
-        assert lane.done is None
+        assert lane.done == {}
         assert lane.busy
         broker.gate.set()
-        await until(lambda: lane.done == 2)
+        await until(lambda: lane.done == {TRIGGERS: 2})
         assert not lane.busy
         for first in (0, 3):
             assert set(broker.topics[first : first + 2]) == {"changelog", TOPICS.attempts}
@@ -100,7 +101,7 @@ def test_effects_are_tried_again_until_the_broker_takes_them() -> None:
         broker.failures = 3
         lane = new_lane(broker)
         await lane.put(record(0))
-        await until(lambda: lane.done == 1)
+        await until(lambda: lane.done == {TRIGGERS: 1})
         assert broker.topics.count(TOPICS.attempts) == 1
         assert broker.topics.count("store") == 1
         await lane.close()
@@ -114,7 +115,7 @@ def test_poison_is_set_aside_and_the_next_record_goes_on() -> None:
         lane = new_lane(broker)
         await lane.put(record(0, b"not a batch"))
         await lane.put(record(1))
-        await until(lambda: lane.done == 2)
+        await until(lambda: lane.done == {TRIGGERS: 2})
         assert (TOPICS.dead_letter, b"poison_record") in broker.log
         await lane.close()
 
@@ -123,15 +124,18 @@ def test_poison_is_set_aside_and_the_next_record_goes_on() -> None:
 
 def test_a_record_that_breaks_the_stage_is_set_aside() -> None:
     class Broken:
+        name = "broken"
+
         def decide(self, record: Record) -> Effects:
             raise ZeroDivisionError
 
     async def story() -> None:
         broker = Broker()
-        lane = Lane((TRIGGERS, 0), Broken(), TableOf(broker), broker.send, TOPICS, lambda: True, FakeClock(), Counter())
+        tables = Tables(TableOf(broker))
+        lane = Lane(0, Broken(), tables, broker.send, TOPICS, lambda: True, FakeClock(), Counter())
         lane.open()
         await lane.put(record(0))
-        await until(lambda: lane.done == 1)
+        await until(lambda: lane.done == {TRIGGERS: 1})
         assert TOPICS.dead_letter in broker.topics
         await lane.close()
 
@@ -149,7 +153,7 @@ def test_a_closed_lane_drops_what_waits_and_lets_go_of_who_puts() -> None:
         await asyncio.wait_for(putting, 5)
         broker.gate.set()
         await lane.put(record(99))
-        assert lane.done is None
+        assert lane.done == {}
         assert not lane.is_open
 
     asyncio.run(story())
@@ -172,7 +176,7 @@ def test_a_lane_that_finishes_ends_the_record_under_way_and_no_other() -> None:
         await FakeClock().asleep(0)
         broker.gate.set()
         await finishing
-        assert lane.done == 1
+        assert lane.done == {TRIGGERS: 1}
 
     asyncio.run(story())
 
@@ -187,7 +191,7 @@ def test_nothing_is_sent_while_the_group_may_have_given_the_partition_away() -> 
             await FakeClock().asleep(0)
         assert broker.log == []
         trusted = True
-        await until(lambda: lane.done == 1)
+        await until(lambda: lane.done == {TRIGGERS: 1})
         await lane.close()
 
     asyncio.run(story())
@@ -204,8 +208,38 @@ def test_what_is_never_taken_is_set_aside_and_blocks_nothing() -> None:
         broker = Refusing()
         lane = new_lane(broker)
         await lane.put(record(5))
-        await until(lambda: lane.done == 6)
+        await until(lambda: lane.done == {TRIGGERS: 6})
         assert (TOPICS.dead_letter, b"unsendable") in broker.log
         await lane.close()
 
     asyncio.run(story())
+
+
+def test_two_topics_of_a_partition_are_done_each_by_its_own_offsets() -> None:
+    async def story() -> None:
+        broker = Broker()
+        lane = new_lane(broker)
+        await lane.put(record(7))
+        await lane.put(retries(3))
+        await until(lambda: lane.done == {TRIGGERS: 8, TOPICS.retry_due: 4})
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_a_retry_is_sent_only_once_the_decision_about_it_is_written() -> None:
+    async def story() -> None:
+        broker = Broker()
+        lane = new_lane(broker)
+        await lane.put(retries(0))
+        await lane.put(retries(1, DELETED))
+        await until(lambda: lane.done == {TOPICS.retry_due: 2})
+        assert broker.topics == ["changelog", TOPICS.attempts, "store", "changelog", TOPICS.outcomes, "store"]
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def retries(offset: int, job_id: int = 1) -> Record:
+    value = triggers([run(job_id, attempt=offset + 2)]).encode()
+    return Record(TOPICS.retry_due, 0, offset, None, value, [])

@@ -23,7 +23,7 @@ from streams.app import JOBS
 from streams.index import JobIndex, entry_of
 from streams.listing import Question
 from streams.openapi import DOCUMENT, SCHEMAS
-from streams.settlement import settle
+from streams.settlement import Tables, settle
 from streams.status import JobStatus, key_of
 from streams.web import StatusPages
 from tests.support.schemas import violations
@@ -38,7 +38,7 @@ def statuses() -> dict[int, JobStatus]:
     """Jobs 1 to 40: every fourth failed, 8 runs, 9 was skipped, 12 is deleted."""
     items = [outcome(Kind.FAILED if job % 4 == 0 else Kind.SUCCEEDED, job) for job in JOBS_KNOWN]
     items += [outcome(Kind.STARTED, 8, NOON + 60 * SECOND), skipped(9, NOON + 60 * SECOND), cancel(12)]
-    return settle(lambda _: None, outcomes(items), 7).statuses
+    return settle(Tables(lambda _: None, lambda _: None, 100), outcomes(items), 7).statuses
 
 
 class FakeApp:

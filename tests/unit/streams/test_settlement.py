@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cronstream.clock import MINUTE, SECOND
 from cronstream.records import Item, Kind
-from streams.settlement import Settlement, settle
+from streams.settlement import Settlement, Tables, settle
 from streams.status import COUNTED, KEPT_RUNS, JobStatus, shown
 from tests.unit.streams.making import NOON, cancel, outcome, outcomes, skipped
 
@@ -16,9 +16,10 @@ class Jobs:
 
     def __init__(self) -> None:
         self.rows: dict[int, JobStatus] = {}
+        self.tables = Tables(self.rows.get, {}.get, 100)
 
     def take(self, items: Iterable[Item], offset: int) -> Settlement:
-        settlement = settle(self.rows.get, outcomes(items), offset)
+        settlement = settle(self.tables, outcomes(items), offset)
         self.rows |= {job: JobStatus.decode(status.encode()) for job, status in settlement.statuses.items()}
         return settlement
 
@@ -112,7 +113,7 @@ def test_poison_is_named_and_the_rest_goes_on() -> None:
     bad = Item(Kind.SUCCEEDED, 1, NOON, body=b"\xc1")
     wrong = Item(Kind.RUN, 3, NOON)
     settlement = Jobs().take([bad, outcome(Kind.SUCCEEDED, 2), wrong], 0)
-    assert [index for index, _ in settlement.poison] == [0, 2]
+    assert [one.index for one in settlement.refused] == [0, 2]
     assert list(settlement.statuses) == [2]
 
 

@@ -64,10 +64,10 @@ def test_a_row_leaves_when_the_clock_is_past_the_window() -> None:
     assert window.add(row(2, NOON + WINDOW)) == []
     assert window.known(INSTANT, ids(1, 2, 3)).all()
     # Offset 0 was the first with the newest token: its ids leave, its row stays.
-    assert window.add(row(3, NOON + WINDOW + 2)) == [key_of(1)]
+    assert window.add(row(3, NOON + WINDOW + 2)) == [key_of((0, 1))]
     assert not window.known(INSTANT, ids(1, 2, 3)).any()
     assert window.newest_token_before(9) == 1
-    assert window.add(row(4, NOON + WINDOW + 3, token=2)) == [key_of(0)]
+    assert window.add(row(4, NOON + WINDOW + 3, token=2)) == [key_of((0, 0))]
     assert [window.newest_token_before(offset) for offset in (2, 3, 4, 5)] == [-1, 1, 1, 2]
 
 
@@ -76,7 +76,7 @@ def test_a_row_is_replaced_when_its_offset_holds_another_record() -> None:
     assert window.add(row(0, NOON, admitted=(1,))) == []
     assert window.add(row(0, NOON + 1, admitted=(3,))) == []
     assert window.known(INSTANT, ids(1, 2, 3)).tolist() == [False, True, True]
-    assert window.add(row(2, NOON + WINDOW + 2)) == [key_of(1)]
+    assert window.add(row(2, NOON + WINDOW + 2)) == [key_of((0, 1))]
     assert window.ids == 0
     window.add(row(0, NOON + WINDOW + 3, admitted=(4,)))
     assert window.known(INSTANT, ids(4)).all()
@@ -99,12 +99,12 @@ def test_a_window_loaded_from_its_rows_is_the_same_window() -> None:
 
 def test_rows_that_outlived_a_crash_leave_with_the_next_record() -> None:
     stale = [row(0, NOON), row(1, NOON, admitted=(1,)), row(2, NOON + WINDOW + 1)]
-    assert Window(WINDOW, stale).leftover == [key_of(1)]
+    assert Window(WINDOW, stale).leftover == [key_of((0, 1))]
 
 
 def test_only_the_same_record_has_the_stored_decision() -> None:
     window = Window(WINDOW, [row(3, NOON)])
-    assert window.row(3, 1, NOON) is not None
-    assert window.row(3, 1, NOON + 1) is None
-    assert window.row(3, 2, NOON) is None
-    assert window.row(4, 1, NOON) is None
+    assert window.row((0, 3), 1, NOON) is not None
+    assert window.row((0, 3), 1, NOON + 1) is None
+    assert window.row((0, 3), 2, NOON) is None
+    assert window.row((0, 4), 1, NOON) is None

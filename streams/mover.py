@@ -1,0 +1,222 @@
+"""``python -m streams.mover``: retries, tier by tier, to ``retry.due``.
+
+    retry.1024 … retry.1 ──► heads ── due ──► next tier | retry.due     } one Kafka transaction:
+                                              offsets of what was taken }  both or neither
+
+A record is handed on exactly once: output and offsets are in one transaction, which the broker refuses from a
+mover that lost its partitions (group metadata) or was followed by another of its name (``transactional.id``).
+Several movers share the partitions. Between due instants a mover waits in the consumer's poll; a partition of
+which it holds something is paused. A transaction that must be aborted, as while partitions move, is
+tried again; whatever else goes wrong with the broker ends the session: clients are closed, and new ones go
+on from the committed offsets.
+
+Fault points: ``mover.begin``, ``.produced``, ``.offsets`` (sent to the transaction), ``.committed``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from cronstream import logs
+from cronstream.clock import SECOND, Clock, SystemClock
+from cronstream.dead_letters import Record
+from cronstream.fault_points import reach
+from cronstream.settings import SettingsError, StreamsSettings, read_settings
+from cronstream.topics import RETRY_TIERS
+from streams.moves import Heads, Move, Out, Place
+from streams.topics import TopicsError, require
+
+log = logging.getLogger("streams.mover")  # not __main__
+
+TAKEN_AT_ONCE = 100
+LONGEST_WAIT_SECONDS = 0.5
+"""How long SIGTERM may go unnoticed."""
+AGAIN_SECONDS = 1.0
+TRANSACTION_SECONDS = 10.0
+"""A mover that died in a transaction holds up the readers of its output for so long, or until it is back."""
+ABORTED_WAIT_SECONDS = 0.1
+FULL_WAIT_SECONDS = 0.1
+
+
+class Mover:
+    """Sessions, one after the other, until ``stop``."""
+
+    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._stop = threading.Event()
+
+    def stop(self, *_: Any) -> None:
+        """End after the transaction under way."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Hand retries on until told to stop."""
+        log.info("Retries are handed on", extra={"action": "start", "node": self._settings.node})
+        while not self._stop.is_set():
+            try:
+                session = Session(self._settings, self._clock)
+                try:
+                    session.run(self._stop)
+                finally:
+                    session.close()
+            except KafkaException as error:
+                log.warning("The broker ended the session, a new one begins: %s", error, extra={"action": "again"})
+                self._stop.wait(AGAIN_SECONDS)
+        log.info("The mover has stopped", extra={"action": "stop"})
+
+
+class Session:
+    """A consumer, a transactional producer, and what they hold. Raises KafkaException when it must end."""
+
+    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+        self._clock = clock
+        self._heads = Heads(settings.topics)
+        self._paused: set[Place] = set()
+        self._aborted = False
+        self._topics = [settings.topics.retry(tier) for tier in RETRY_TIERS]
+        session_ms = round(settings.session_timeout_seconds * 1000)
+        common = {"bootstrap.servers": settings.kafka, "client.id": settings.node, "logger": log.getChild("librdkafka")}
+        self._producer = Producer(
+            {
+                **common,
+                "transactional.id": f"{settings.installation}-mover-{settings.node}",
+                "transaction.timeout.ms": round(TRANSACTION_SECONDS * 1000),
+            }
+        )
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": f"{settings.installation}-mover",
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "session.timeout.ms": session_ms,
+                "heartbeat.interval.ms": session_ms // 6,
+                "fetch.wait.max.ms": 50,
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Take, wait, hand on."""
+        self._producer.init_transactions(TRANSACTION_SECONDS)
+        self._consumer.subscribe(self._topics, on_assign=_came, on_revoke=self._left, on_lost=self._left)
+        while not stop.is_set():
+            self._take(self._wait_seconds())
+            move = self._heads.move(self._clock.wall_us())
+            if move.offsets and self._handed_on(move):
+                self._heads.moved(move.offsets)
+            self._pause()
+
+    def close(self) -> None:
+        """Leave the group; an open transaction is aborted by the broker or by the next session's beginning."""
+        self._consumer.close()
+
+    def _wait_seconds(self) -> float:
+        if self._aborted:
+            return ABORTED_WAIT_SECONDS
+        due = self._heads.next_due_us()
+        if due is None:
+            return LONGEST_WAIT_SECONDS
+        return min(max((due - self._clock.wall_us()) / SECOND, 0.0), LONGEST_WAIT_SECONDS)
+
+    def _take(self, seconds: float) -> None:
+        """Take what has come; if nothing has, wait for it that long at most."""
+        first = self._consumer.poll(seconds)
+        messages = [first, *self._consumer.consume(TAKEN_AT_ONCE, 0)] if first is not None else []
+        for message in messages:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            self._heads.take(_record(message))
+
+    def _pause(self) -> None:
+        """Take no more of a partition whose head is not due."""
+        held = self._heads.places
+        for change, places in (
+            (self._consumer.pause, held - self._paused),
+            (self._consumer.resume, self._paused - held),
+        ):
+            if places:
+                change([TopicPartition(*place) for place in places])
+        self._paused = held
+
+    def _handed_on(self, move: Move) -> bool:
+        """One transaction; False if it had to be aborted."""
+        reach("mover.begin")
+        self._aborted = False
+        self._producer.begin_transaction()
+        try:
+            self._fill(move)
+            self._producer.commit_transaction(TRANSACTION_SECONDS)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            log.warning("A transaction is aborted, trying again: %s", error, extra={"action": "abort"})
+            self._producer.abort_transaction(TRANSACTION_SECONDS)
+            self._aborted = True
+            return False
+        reach("mover.committed")
+        log.debug("Handed on %d retries", move.retries, extra={"action": "move", "records": len(move.out)})
+        return True
+
+    def _fill(self, move: Move) -> None:
+        for out in move.out:
+            self._produce(out)
+        reach("mover.produced")
+        offsets = [TopicPartition(*place, offset) for place, offset in move.offsets.items()]
+        group = self._consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction(offsets, group, TRANSACTION_SECONDS)
+        reach("mover.offsets")
+
+    def _produce(self, out: Out) -> None:
+        key, value, headers = out.letter
+        while True:
+            try:
+                self._producer.produce(out.topic, value, key, partition=out.partition, headers=[*headers])
+            except BufferError:
+                self._producer.poll(FULL_WAIT_SECONDS)
+            else:
+                return
+
+    def _left(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = {(partition.topic, partition.partition) for partition in partitions}
+        self._heads.forget(gone)
+        if self._paused & gone:  # or they would be paused still when they come back
+            self._consumer.resume([TopicPartition(*place) for place in self._paused & gone])
+        self._paused -= gone
+
+
+def _came(_: Consumer, partitions: list[TopicPartition]) -> None:
+    log.info("Partitions came", extra={"action": "assigned", "partitions": len(partitions)})
+
+
+def _record(message: Any) -> Record:
+    headers = [(name, value or b"") for name, value in message.headers() or []]
+    return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
+
+
+def main() -> None:
+    """Settings → mover; SIGTERM ends it after the transaction under way."""
+    try:
+        settings = read_settings(StreamsSettings, os.environ)
+        logs.set_up(settings.log_level)
+        require(settings)
+    except (SettingsError, TopicsError) as error:
+        sys.exit(f"streams.mover: {error}")
+    mover = Mover(settings, SystemClock())
+    signal.signal(signal.SIGTERM, mover.stop)
+    signal.signal(signal.SIGINT, mover.stop)
+    mover.run()
+
+
+if __name__ == "__main__":
+    main()
