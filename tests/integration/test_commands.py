@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,15 +152,17 @@ def test_poison_is_set_aside_and_holds_nothing_up(installation: TestInstallation
     assert jobs(installation) == [("job", True)]
 
 
-def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(installation: TestInstallation, desk: Desk) -> None:
+@pytest.mark.parametrize("point", ["commands.applied:9", "commands.answered:2"])
+def test_a_process_that_dies_between_two_effects_loses_and_doubles_nothing(
+    installation: TestInstallation, desk: Desk, point: str
+) -> None:
     """Its successor takes the same commands again and tells the same answers."""
-    first = installation.start("streams.commands", "first")
+    first = installation.start("streams.commands", "first", fault_point=point)
     desk.command("upsert", "make", definition=DEFINITION)
     desk.answer("make")
     for number in range(300):
         desk.command("run-now", f"run-{number}")
-    desk.answer("run-20")
-    first.kill()
+    assert first.wait(30) == -signal.SIGKILL
     installation.start("streams.commands", "second")
     desk.answer("run-299")
     by_id: dict[str, list[dict[str, Any]]] = {}

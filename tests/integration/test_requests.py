@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -102,6 +103,21 @@ def test_a_backfill_goes_on_after_its_leader_was_killed_and_admits_every_run_onc
     assert (stored["published"], us(stored["cursor"])) == (500, us(ends))
     assert await_leader(installation).node != leader.node
     assert ask(installation, "backfill", "default", "job", begins, ends, "once")["request_id"] == number
+
+
+@pytest.mark.parametrize("point", ["request.published", "publish.committed"])
+def test_a_leader_that_dies_before_it_notes_a_run_is_followed_by_one_that_knows_it(
+    installation: TestInstallation, triggers: Watcher, point: str
+) -> None:
+    first = installation.start("coordinator", "c1", **AUDITED, fault_point=point)
+    await_leader(installation)
+    job_id = insert(installation, "job", cron="@yearly")
+    number = ask(installation, "run_now", "default", "job")["request_id"]
+    assert first.wait(20) == -signal.SIGKILL
+    assert request(installation, number)["state"] == "open"
+    installation.start("coordinator", "c2", **AUDITED)
+    await_state(installation, number, "done", within=30)
+    assert [item.job_id for item in runs_of(triggers, number)] == [job_id]
 
 
 def test_the_backfill_of_a_job_that_is_deleted_ends_and_says_why(
