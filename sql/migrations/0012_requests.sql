@@ -10,16 +10,27 @@ CREATE TABLE cronstream.requests (
                                               'unknown')),   -- of a command that was refused
     name          text,
     job_id        bigint,
-    parameters    jsonb NOT NULL DEFAULT '{}',   -- what the leader goes by: instants of a backfill, the run of a redrive
-    answer        jsonb,                    -- NULL only inside the transaction that makes it
-    state         text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done', 'cancelled', 'refused')),
-    reason        text,                     -- why it was cancelled or refused
+    scheduled_time  timestamptz,            -- of the run, where it is one: the moment of a run-now, the old time of a redrive
+    run_request_id  bigint,                 -- of the run that a redrive tries again
+    attempt       int,                      -- that it begins with
     cursor        timestamptz,              -- of a backfill: up to here its scheduled times are published
-    published     bigint NOT NULL DEFAULT 0,     -- runs so far
+    ends          timestamptz,              -- and there it ends
+    answer        jsonb,                    -- NULL only inside the transaction that makes it
+    state         text NOT NULL DEFAULT 'done' CHECK (state IN ('open', 'done', 'cancelled', 'refused')),
+    reason        text,                     -- why it was cancelled or refused
+    published     bigint NOT NULL DEFAULT 0,    -- runs so far
     requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     requested_by  text NOT NULL DEFAULT session_user,
     ended_at      timestamptz,
-    UNIQUE (tenant, id)
+    UNIQUE (tenant, id),
+    -- what the leader goes by is there, whoever wrote the row
+    CHECK (state <> 'open' OR job_id IS NOT NULL AND CASE kind
+        WHEN 'run-now' THEN scheduled_time IS NOT NULL
+        WHEN 'redrive' THEN scheduled_time IS NOT NULL AND run_request_id IS NOT NULL AND attempt IS NOT NULL
+        WHEN 'backfill' THEN cursor IS NOT NULL AND ends IS NOT NULL
+        ELSE false END),
+    CHECK (scheduled_time BETWEEN '0001-01-03 00:00:00+00' AND '9999-12-29 00:00:00+00'),
+    CHECK (attempt BETWEEN 1 AND 1000001)
 ) WITH (fillfactor = 85);
 COMMENT ON TABLE cronstream.requests IS 'Run-nows, backfills, redrives and commands by the caller''s id, with cursor and answer.';
 
@@ -60,17 +71,20 @@ BEGIN
 END $$;
 
 -- Store what became of a request in the same transaction, once; returns the whole answer.
--- `details` go into the answer; 'open' hands it to the leader.
+-- `details` go into the answer; 'open' hands it to the leader, who goes by the rest.
 CREATE FUNCTION cronstream.finish_request(
-    number bigint, state text, job_id bigint, details jsonb, parameters jsonb DEFAULT '{}', cursor timestamptz DEFAULT NULL) RETURNS jsonb
+    number bigint, state text, job_id bigint, details jsonb,
+    scheduled_time timestamptz DEFAULT NULL, run_request_id bigint DEFAULT NULL, attempt int DEFAULT NULL,
+    cursor timestamptz DEFAULT NULL, ends timestamptz DEFAULT NULL) RETURNS jsonb
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     told jsonb;
 BEGIN
     UPDATE cronstream.requests r
-    SET state = finish_request.state, job_id = finish_request.job_id, parameters = finish_request.parameters,
-        cursor = finish_request.cursor, reason = details -> 'error' ->> 'message',
+    SET state = finish_request.state, job_id = finish_request.job_id, scheduled_time = finish_request.scheduled_time,
+        run_request_id = finish_request.run_request_id, attempt = finish_request.attempt,
+        cursor = finish_request.cursor, ends = finish_request.ends, reason = details -> 'error' ->> 'message',
         ended_at = CASE WHEN finish_request.state <> 'open' THEN clock_timestamp() END,
         answer = jsonb_build_object('id', r.id, 'command', r.kind, 'tenant', r.tenant, 'name', r.name,
                                     'accepted', finish_request.state <> 'refused') || details
@@ -124,7 +138,7 @@ BEGIN
     found_id := cronstream.find_job(tenant, name);
     RETURN cronstream.finish_request(request.number, 'open', found_id,
         jsonb_build_object('job_id', found_id, 'request_id', request.number, 'scheduled_time', cronstream.utc(moment)),
-        jsonb_build_object('scheduled_time', cronstream.utc(moment)));
+        scheduled_time => moment);
 END $$;
 
 -- How many runs a backfill may have.
@@ -161,7 +175,7 @@ BEGIN
     END IF;
     RETURN cronstream.finish_request(request.number, 'open', found_id,
         jsonb_build_object('job_id', found_id, 'request_id', request.number, 'begins', cronstream.utc(begins), 'ends', cronstream.utc(ends)),
-        jsonb_build_object('ends', cronstream.utc(ends), 'limit', cronstream.backfill_limit()), begins - interval '1 microsecond');
+        cursor => begins - interval '1 microsecond', ends => ends);
 END $$;
 
 -- Try a run again that was given up: the same run with the same idempotency key, its attempts numbered on from
@@ -178,7 +192,7 @@ DECLARE
 BEGIN
     IF attempts IS NULL OR attempts NOT BETWEEN 1 AND 1000000 THEN
         checked := cronstream.refuse('attempts', 'must be the number of the last attempt, from 1', attempts::text, 'As the dead letter says.');
-    ELSIF scheduled_time IS NULL OR NOT isfinite(scheduled_time) THEN
+    ELSIF (scheduled_time BETWEEN '0001-01-03 00:00:00+00' AND '9999-12-29 00:00:00+00') IS NOT TRUE THEN
         checked := cronstream.refuse('scheduled_time', 'must be an instant', scheduled_time::text, 'As the dead letter says.');
     ELSIF request_id IS NULL OR request_id < 0 THEN
         checked := cronstream.refuse('request_id', 'must be 0, or a request''s number', request_id::text, 'As the dead letter says.');
@@ -197,7 +211,7 @@ BEGIN
     END IF;
     RETURN cronstream.finish_request(request.number, 'open', job_id,
         jsonb_build_object('job_id', job_id, 'idempotency_key', run, 'attempt', attempts + 1),
-        jsonb_build_object('scheduled_time', cronstream.utc(scheduled_time), 'request_id', request_id, 'attempt', attempts + 1));
+        scheduled_time => scheduled_time, run_request_id => request_id, attempt => attempts + 1);
 END $$;
 
 -- ---- definitions -----------------------------------------------------------------------------------

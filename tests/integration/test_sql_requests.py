@@ -264,3 +264,13 @@ def test_ended_requests_are_forgotten_when_they_are_old(conn: Conn) -> None:
     conn.execute("UPDATE cronstream.requests SET ended_at = now() - interval '2 days' WHERE id = 'old'")
     assert one(conn, "SELECT cronstream.forget_requests('1 day')") == 1
     assert one(conn, "SELECT array_agg(id) FROM cronstream.requests") == ["open"]
+
+
+@pytest.mark.parametrize("kind", ["run-now", "backfill", "redrive", "pause"])
+def test_an_open_request_has_what_the_leader_goes_by_whoever_wrote_it(conn: Conn, kind: str) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        conn.execute(
+            "INSERT INTO cronstream.requests (kind, tenant, name, id, job_id, state)"
+            " VALUES (%s, 'default', 'job', 'x', 1, 'open')",
+            [kind],
+        )
