@@ -130,3 +130,18 @@ def test_instants_are_exact_both_ways() -> None:
     instant = 1_772_953_200_000_001
     assert to_us(to_datetime(instant)) == instant
     assert iso(1_772_953_200_000_000) == "2026-03-08T07:00:00Z"
+
+
+def test_lists_are_written_with_commas() -> None:
+    lists = {"HTTP_ALLOW": "10.0.0.0/8, fd00::/8", "PYTHON_MODULES": "a,b.c,", "PYTHON_PATH": "/x"}
+    settings = read_settings(WorkerSettings, {**ENV, **{f"CRONSTREAM_{name}": text for name, text in lists.items()}})
+    assert [str(network) for network in settings.http_allow] == ["10.0.0.0/8", "fd00::/8"]
+    assert settings.python_modules == ("a", "b.c")
+    assert settings.python_path == (Path("/x"),)
+    assert settings.process_slots >= 4
+
+
+@pytest.mark.parametrize("network", ["10.0.0.1/8", "localhost", "10.0.0.0/8;fd00::/8"])
+def test_what_is_no_network_is_named(network: str) -> None:
+    with pytest.raises(SettingsError, match="CRONSTREAM_HTTP_ALLOW: value is not a valid IPv4 or IPv6 network"):
+        read_settings(WorkerSettings, {**ENV, "CRONSTREAM_HTTP_ALLOW": network})

@@ -61,7 +61,7 @@ class SqlHandler:
             return refused(f"no connection {asked.connection[:100]!r} on this worker (CRONSTREAM_SQL_CONNECTIONS)")
         text, values = numbered(asked.statement, {**asked.parameters, **attempt.identity})
         try:
-            async with pool.connection() as connection:
+            async with pool.connection(attempt.work.tenant) as connection:
                 left_ms = max(1, (attempt.deadline_us - self._clock.wall_us()) // 1000)
                 await connection.execute(f"SET statement_timeout = {left_ms}")
                 rows = await connection.wait(_execute(connection.pgconn, text, values))

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from workers.fairness import TENANT_SHARE
 from workers.handlers.sql_connections import NamedConnection
 
 CONNECT_SECONDS = 10
@@ -20,22 +21,31 @@ class Unreadable(psycopg.OperationalError):
     """The password's file cannot be read."""
 
 
+class _Tenant:
+    """What one tenant may hold, and how many of its runs hold or want some."""
+
+    def __init__(self, connections: int) -> None:
+        self.free = asyncio.Semaphore(max(1, int(connections * TENANT_SHARE)))
+        self.users = 0
+
+
 class Pool:
-    """Lives in one event loop."""
+    """Lives in one event loop. No tenant holds more than its share of the connections."""
 
     def __init__(self, entry: NamedConnection, application: str) -> None:
         self._entry = entry
         self._application = application
         self._free = asyncio.Semaphore(entry.connections)
+        self._tenants: dict[str, _Tenant] = {}
         self._idle: list[psycopg.AsyncConnection] = []
 
     @contextlib.asynccontextmanager
-    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
+    async def connection(self, tenant: str) -> AsyncIterator[psycopg.AsyncConnection]:
         """A connection in autocommit, nobody else's meanwhile. Raises psycopg.Error.
 
         It is closed after anything but a clean end: what it was doing, nobody knows.
         """
-        async with self._free:
+        async with self._share_of(tenant), self._free:
             connection = await self._sound()
             try:
                 yield connection
@@ -46,6 +56,18 @@ class Pool:
                 self._idle.append(connection)
             else:
                 await connection.close()
+
+    @contextlib.asynccontextmanager
+    async def _share_of(self, tenant: str) -> AsyncIterator[None]:
+        share = self._tenants.setdefault(tenant, _Tenant(self._entry.connections))
+        share.users += 1
+        try:
+            async with share.free:
+                yield
+        finally:
+            share.users -= 1
+            if not share.users:
+                del self._tenants[tenant]
 
     async def close(self) -> None:
         """Close what is idle."""

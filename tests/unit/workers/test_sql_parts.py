@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 from cronstream.settings import SettingsError
 from workers.attempt import BadPayload
 from workers.handlers.sql import numbered
-from workers.handlers.sql_connections import read_connections
+from workers.handlers.sql_connections import NamedConnection, read_connections
+from workers.handlers.sql_pool import Pool
 
 
 def test_named_parameters_become_numbered_ones() -> None:
@@ -70,3 +73,43 @@ def test_what_is_wrong_in_the_file_is_named_and_not_quoted(tmp_path: Path, text:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"CRONSTREAM_SQL_CONNECTIONS: .*No such file"):
         read_connections(tmp_path / "none")
+
+
+def test_a_tenant_that_hangs_leaves_connections_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Connection:
+        """Sound, idle and nowhere."""
+
+        info = type("Info", (), {"transaction_status": TransactionStatus.IDLE})
+
+        async def execute(self, _: str) -> None:
+            pass
+
+        async def close(self) -> None:
+            pass
+
+    async def connect() -> Connection:
+        return Connection()
+
+    async def go() -> None:
+        pool = Pool(NamedConnection(dsn="", connections=4), "test")
+        monkeypatch.setattr(pool, "_connect", connect)
+        over = asyncio.Event()
+        holding: list[str] = []
+
+        async def run(tenant: str) -> None:
+            async with pool.connection(tenant):
+                holding.append(tenant)
+                await over.wait()
+
+        tasks = [asyncio.create_task(run("hangs")) for _ in range(10)]
+        tasks += [asyncio.create_task(run("other"))]
+        async with asyncio.timeout(5):
+            while "other" not in holding:
+                await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+        assert holding.count("hangs") == 3
+        over.set()
+        await asyncio.gather(*tasks)
+        assert len(holding) == 11
+        assert not pool._tenants
+
+    asyncio.run(go())
