@@ -54,10 +54,11 @@ def install() -> None:
 
 
 def system_packages() -> bool:
-    """Debian's Postgres and etcd, and whatever else of the ground is missing."""
+    """Debian's Postgres and etcd, libfaketime for the fault runs, and whatever else of the ground is missing."""
     wanted = {
         "postgresql": bool(list(Path("/usr/lib/postgresql").glob("*/bin/postgres"))),
         "etcd-server": shutil.which("etcd") is not None,
+        "libfaketime": bool(list(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))),
         "openjdk-17-jre-headless": bool(os.environ.get("JAVA_HOME")) or shutil.which("java") is not None,
         "maven": shutil.which("mvn") is not None or (kafka_libs().is_dir() and connect_plugins().is_dir()),
         "python3-venv": VENV_PYTHON.exists() or importlib.util.find_spec("ensurepip") is not None,

@@ -66,8 +66,8 @@ class Cluster:
         self.nodes = {node.name: node for node in _NODES if importlib.util.find_spec(node.module) is not None}
         self.links: dict[tuple[str, str], Link] = {}
         """By (coordinator, server)."""
-        self.settings: dict[str, str] = {}
-        """Of every process, beyond what the home says."""
+        self.settings_of_coordinators: dict[str, str] = {}
+        """Beyond what the home says."""
         self._relays = Links()
         self._up: set[str] = set()
         self._lock = threading.RLock()
@@ -83,7 +83,7 @@ class Cluster:
         try:
             servers.up(self.home, quiet=True)
             self._link()
-            services.setup(self.home, self.settings)
+            services.setup(self.home)
             for name in self.nodes:
                 self.start(name)
             self._keeper.start()
@@ -110,6 +110,7 @@ class Cluster:
         if node not in DOORS:
             return {}
         return {
+            **self.settings_of_coordinators,
             "CRONSTREAM_ETCD": f"127.0.0.1:{self.links[node, 'etcd'].port}",
             "CRONSTREAM_KAFKA": f"127.0.0.1:{self.links[node, 'kafka'].port}",
             "CRONSTREAM_POSTGRES": (
@@ -126,7 +127,7 @@ class Cluster:
     def start(self, name: str, *, keep: bool = True, **more: str) -> None:
         """Start a process and keep it running from now on; ``more`` are variables of this start alone."""
         with self._lock:
-            services.start(self.home, self.nodes[name], {**self.settings, **self._settings_of(name), **more})
+            services.start(self.home, self.nodes[name], {**self._settings_of(name), **more})
             if keep:
                 self._up.add(name)
         self._note(name, "started")

@@ -13,8 +13,27 @@ import msgspec
 from cronstream.clock import to_datetime
 from tests.faults.history import Rule
 from tests.faults.oracle import SECOND
+from tests.faults.zones import BACK, FORWARD
 
 ZONES = ("UTC", "America/New_York", "Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "Asia/Kathmandu")
+CHANGE_NIGHT = (
+    "* * * * *",
+    "* 1,2 * * *",
+    "*/2 2 * * *",
+    "58,59 1 * * *",
+    "1 2 * * *",
+    "0-59 1-2 * * *",
+    "30 58 1 * * *",
+)
+    "* * * * *",
+    "* 1,2 * * *",
+    "*/2 2 * * *",
+    "58,59 1 * * *",
+    "1 2 * * *",
+    "0-59 1-2 * * *",
+    "30 58 1 * * *",
+)
+"""Wildcard jobs and fixed ones, around 02:00 by the clocks of the two zones that change."""
 MISFIRES = ("FIRE_NOW", "SKIP", "CATCH_UP")
 GRACES = (1, 2, 5, 60)
 
@@ -89,6 +108,9 @@ def fleet(random: Random, begins_us: int, minutes: float, scale: float = 1.0) ->
     for number in many(60):
         at_us = begins_us + random.randrange(60, max(61, round(minutes * 60))) * SECOND + random.randrange(SECOND)
         yield Job(f"once-{number}", Rule(run_at_us=at_us, **misfire()))
+    for zone in (FORWARD, BACK):
+        for cron in CHANGE_NIGHT:
+            yield Job(f"change-{zone}-{cron}", Rule(cron=cron, timezone=zone))
     for number in many(30):
         yield Job(f"fails-{number}", _failing(random))
     for number in many(6):

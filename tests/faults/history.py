@@ -57,6 +57,15 @@ class Edit(_Event, frozen=True, tag="edit"):
     rule: Rule | None
 
 
+class Jump(_Event, frozen=True, tag="jump"):
+    """A zone of this run's own time zone data: its one change of offset (seconds east of UTC)."""
+
+    zone: str
+    at_us: int
+    before_seconds: int
+    after_seconds: int
+
+
 class Request(_Event, frozen=True, tag="request"):
     """A committed run-now (``from_us`` None) or backfill of the times in [from_us, until_us)."""
 
@@ -232,6 +241,7 @@ class Window(_Event, frozen=True, tag="window"):
 
 Event = (
     Edit
+    | Jump
     | Request
     | Trigger
     | Skip

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from zoneinfo import ZoneInfo
 
-from tests.faults.history import Edit, Rule
+from tests.faults.history import Edit, Jump, Rule
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -36,6 +36,8 @@ class Version:
     anchor_us: int
     from_us: int
     until_us: int
+    jump: Jump | None = None
+    """Of the rule's zone, where the run has its own data for it."""
 
     @property
     def fires(self) -> bool:
@@ -60,7 +62,7 @@ class Version:
         assert rule.cron is not None
         return [
             at + offset
-            for at in _cron_between(rule.cron, rule.timezone, from_us - offset, until_us - offset)
+            for at in _cron_between(rule.cron, self.jump or rule.timezone, from_us - offset, until_us - offset)
             if from_us < at + offset <= until_us
         ]
 
@@ -68,13 +70,14 @@ class Version:
 class Expected:
     """All versions of all jobs, and the runs that they demand in a window (from_us, until_us]."""
 
-    def __init__(self, edits: Iterable[Edit], from_us: int, until_us: int) -> None:
+    def __init__(self, edits: Iterable[Edit], from_us: int, until_us: int, jumps: Iterable[Jump] = ()) -> None:
         self.from_us, self.until_us = from_us, until_us
+        own_zones = {jump.zone: jump for jump in jumps}
         by_job: dict[int, list[Edit]] = defaultdict(list)
         for edit in edits:
             by_job[edit.job_id].append(edit)
         self.versions: Mapping[int, list[Version]] = {
-            job_id: list(_versions(job_id, sorted(own, key=lambda edit: edit.committed_us)))
+            job_id: list(_versions(job_id, sorted(own, key=lambda edit: edit.committed_us), own_zones))
             for job_id, own in by_job.items()
         }
 
@@ -107,58 +110,60 @@ class Expected:
         return max(version.rule.max_attempts for version in self.versions[job_id] if version.rule is not None)
 
 
-def _versions(job_id: int, edits: list[Edit]) -> Iterator[Version]:
+def _versions(job_id: int, edits: list[Edit], own_zones: Mapping[str, Jump]) -> Iterator[Version]:
     anchor_us, every_us = 0, None
     for edit, following in zip(edits, [*edits[1:], None], strict=True):
         if edit.rule is not None and (edit is edits[0] or edit.rule.every_us != every_us):
             anchor_us, every_us = edit.committed_us, edit.rule.every_us
         until_us = _NEVER if following is None else following.committed_us
-        yield Version(job_id, edit.rule, anchor_us, edit.committed_us, until_us)
+        jump = None if edit.rule is None else own_zones.get(edit.rule.timezone)
+        yield Version(job_id, edit.rule, anchor_us, edit.committed_us, until_us, jump)
 
 
 @lru_cache(maxsize=4096)
-def _cron_between(cron: str, zone_name: str, from_us: int, until_us: int) -> tuple[int, ...]:
-    return tuple(at for at in _cron_around(cron, zone_name, from_us // (10 * MINUTE), until_us // (10 * MINUTE)))
-
-
-@lru_cache(maxsize=4096)
-def _cron_around(cron: str, zone_name: str, from_slice: int, until_slice: int) -> tuple[int, ...]:
-    times: list[int] = []
-    for number in range(from_slice, until_slice + 1):
-        times += _slice(cron, zone_name, number)
-    return tuple(times)
+def _cron_between(cron: str, zone: str | Jump, from_us: int, until_us: int) -> tuple[int, ...]:
+    slices = range(from_us // (10 * MINUTE), until_us // (10 * MINUTE) + 1)
+    return tuple(at for number in slices for at in _slice(cron, zone, number))
 
 
 @lru_cache(maxsize=65_536)
-def _slice(cron: str, zone_name: str, number: int) -> tuple[int, ...]:
+def _slice(cron: str, zone: str | Jump, number: int) -> tuple[int, ...]:
     """The fires within ten minutes: each second is tried (each minute, where seconds are not said)."""
     fields = cron.split()
     with_seconds = len(fields) == 6
     fields = fields if with_seconds else ["0", *fields]
     sets = [_values(text, low, high) for text, (low, high) in zip(fields, _FIELDS, strict=True)]
     wildcard = fields[1].startswith("*") or fields[2].startswith("*")
-    zone = ZoneInfo(zone_name)
     step = 1 if with_seconds else 60
-    begins = datetime.fromtimestamp(number * 600, UTC)
     times = []
-    for second in range(0, 600, step):
-        at = begins + timedelta(seconds=second)
-        wall = at.astimezone(zone)
-        matches = _matches(wall, sets, fields) and (wildcard or wall.fold == 0)
+    for second in range(number * 600, number * 600 + 600, step):
+        wall, again = _wall(second, zone)
+        matches = _matches(wall, sets, fields) and (wildcard or not again)
         if not matches and not wildcard:
-            matches = any(_matches(skipped, sets, fields) for skipped in _skipped_walls(at, zone, step))
+            matches = any(_matches(skipped, sets, fields) for skipped in _skipped_walls(second, zone, step))
         if matches:
-            times.append(round(at.timestamp()) * SECOND)
+            times.append(second * SECOND)
     return tuple(times)
 
 
-def _skipped_walls(at: datetime, zone: ZoneInfo, step: int) -> Iterator[datetime]:
+def _wall(second: int, zone: str | Jump) -> tuple[datetime, bool]:
+    """What the zone's clocks show, and whether they show it for the second time."""
+    if isinstance(zone, str):
+        shown = datetime.fromtimestamp(second, ZoneInfo(zone))
+        return shown.replace(tzinfo=None, fold=0), shown.fold == 1
+    since = second - zone.at_us // SECOND
+    offset = zone.before_seconds if since < 0 else zone.after_seconds
+    again = 0 <= since < zone.before_seconds - zone.after_seconds
+    return datetime.fromtimestamp(second + offset, UTC).replace(tzinfo=None), again
+
+
+def _skipped_walls(second: int, zone: str | Jump, step: int) -> Iterator[datetime]:
     """The wall times that a jump forward at this very instant leaves out."""
-    before = (at - timedelta(seconds=step)).astimezone(zone).replace(tzinfo=None) + timedelta(seconds=step)
-    after = at.astimezone(zone).replace(tzinfo=None)
-    while before < after:
-        yield before
-        before += timedelta(seconds=step)
+    skipped = _wall(second - step, zone)[0] + timedelta(seconds=step)
+    after = _wall(second, zone)[0]
+    while skipped < after:
+        yield skipped
+        skipped += timedelta(seconds=step)
 
 
 def _matches(wall: datetime, sets: list[frozenset[int]], fields: list[str]) -> bool:

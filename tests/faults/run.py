@@ -22,11 +22,15 @@ from tests.faults.history import Figure, History, Recorder, Row, Stuck, Window
 from tests.faults.nemesis import recover, sequence, strike
 from tests.faults.verdict import Verdict
 from tests.faults.workload import Workload
+from tests.faults.zones import jumps_at, make_tzdata
 
 log = logging.getLogger("faults")
 
 HOME = LOCAL / "faults" / "home"
 KEPT = LOCAL / "faults" / "histories"
+TZDATA = LOCAL / "faults" / "tzdata"
+CHANGE_AFTER_SECONDS = 180
+"""The clocks change once the run is under way."""
 REST_WITHIN = 240.0
 QUIET_SECONDS = 6.0
 """Longer than the workload's longest backoff."""
@@ -60,12 +64,15 @@ def run(plan: Plan) -> tuple[Verdict, Path]:
     cluster = Cluster(HOME, recorder)
     random = Random(plan.seed)
     from_us = clock.wall_us()
+    jumps = jumps_at(from_us + CHANGE_AFTER_SECONDS * 1_000_000)
+    cluster.settings_of_coordinators["PYTHONPATH"] = str(make_tzdata(TZDATA, jumps))
     executions = file.with_suffix(".executions")
     with cluster.running(), _receiver(cluster, executions) as target:
         collector = Collector(f"127.0.0.1:{cluster.home.port('kafka')}", cluster.topics, 4, recorder)
         collector.start()
         workload = Workload(cluster, target, Random(random.random()))
         scene = Scene(cluster, workload, collector, random, plan.longest_pause, plan.longest_outage)
+        recorder.record(*jumps)
         workload.begin(plan.minutes, plan.scale)
         try:
             recover(scene, "the start")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.history import Edit, History
+from tests.faults.history import Edit, History, Jump
 from tests.faults.judges.assumptions import assumptions
 from tests.faults.judges.attempts_bounded import attempts_bounded
 from tests.faults.judges.breach import Breach, Judge
@@ -32,7 +32,7 @@ __all__ = ["JUDGES", "Breach", "expected_of", "judge_all"]
 
 def expected_of(history: History) -> Expected:
     """What the oracle demands of the judged window."""
-    return Expected(history.of(Edit), history.window.from_us, history.window.until_us)
+    return Expected(history.of(Edit), history.window.from_us, history.window.until_us, history.of(Jump))
 
 
 def judge_all(history: History) -> list[Breach]:

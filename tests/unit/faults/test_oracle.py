@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from cronstream.schedule import tzif as tzif_reader
 from tests.faults.history import Edit, Rule
 from tests.faults.oracle import SECOND, Expected
+from tests.faults.zones import jumps_at, tzif
 
 
 def us(text: str) -> int:
@@ -56,6 +60,48 @@ def test_the_spread_is_part_of_the_time() -> None:
 )  # fmt: skip
 def test_the_wall_clock_decides(cron: str, zone: str, begin: str, end: str, fires: list[str]) -> None:
     assert times(Rule(cron=cron, timezone=zone), begin, end) == fires
+
+
+@pytest.mark.parametrize(
+    ("cron", "forward", "back"),
+    [  # minutes from the change at 02:00: forward to 02:02, or back to 01:58
+        ("* * * * *", [-2, -1, 0, 1, 2, 3], [-2, -1, 0, 1, 2, 3]),
+        ("58,59 1 * * *", [-2, -1], [-2, -1]),
+        ("* 1 * * *", [-2, -1], [-2, -1, 0, 1]),
+        ("0-5 2 * * *", [0, 1, 2, 3], [2, 3]),
+        ("1 2 * * *", [0], [3]),
+        ("*/2 2 * * *", [0, 2], [2]),
+    ],
+)
+def test_a_zone_of_the_run_s_own_changes_in_its_middle(cron: str, forward: list[int], back: list[int]) -> None:
+    begin = us("2026-11-29T12:00:00")
+    for jump, fires in zip(jumps_at(begin - 5), (forward, back), strict=True):
+        assert jump.at_us == begin
+        expected = Expected(
+            [Edit(1, begin - 121 * SECOND, Rule(cron=cron, timezone=jump.zone))],
+            begin - 121 * SECOND,
+            begin + 200 * SECOND,
+            [jump],
+        )
+        assert [(at - begin) // (60 * SECOND) for at in expected.times[1]] == fires
+
+
+@pytest.mark.parametrize("instant", ["2026-11-29T00:30:00", "2026-11-29T12:00:00", "2026-11-29T23:59:59"])
+def test_the_run_s_own_data_is_read_as_it_was_meant(instant: str) -> None:
+    for jump in jumps_at(us(instant)):
+        data = tzif(jump)
+        zone = ZoneInfo.from_file(io.BytesIO(data))
+        for after in (-1, 0):
+            shown = datetime.fromtimestamp(jump.at_us // SECOND + after, zone)
+            offset = shown.utcoffset()
+            assert offset is not None
+            assert offset.total_seconds() == (jump.before_seconds if after else jump.after_seconds)
+        assert shown.strftime("%H:%M:%S") == ("02:02:00" if jump.after_seconds > jump.before_seconds else "01:58:00")
+        read = tzif_reader.read(data)
+        assert read.before == jump.before_seconds
+        assert read.changes == [(jump.at_us // SECOND, jump.after_seconds)]
+        assert read.rule is not None
+        assert read.rule.std == jump.after_seconds
 
 
 def test_a_definition_holds_to_the_commit_of_the_next_one() -> None:

@@ -21,6 +21,7 @@ from tests.faults.history import Edit, Fault, Rule, Trigger
 from tests.faults.nemesis import SHORT, sequence
 from tests.faults.oracle import SECOND, Expected
 from tests.faults.verdict import Verdict, p99
+from tests.faults.zones import BACK, FORWARD
 from tests.unit.faults.small import S, Small, three_runs
 
 NOON = 1_796_000_000 * SECOND
@@ -52,7 +53,7 @@ def test_the_fleet_has_every_kind_policy_and_zone() -> None:
     assert {rule.misfire_policy for rule in rules} == set(MISFIRES)
     assert {rule.overlap_policy for rule in rules} == {"allow", "queue", "skip"}
     assert {rule.jitter for rule in rules if rule.answers.startswith("fail")} == {"none", "equal", "full"}
-    assert {rule.timezone for rule in rules} == set(ZONES)
+    assert {rule.timezone for rule in rules} == {*ZONES, FORWARD, BACK}
     assert all(any(getattr(rule, kind) is not None for rule in rules) for kind in ("cron", "every_us", "run_at_us"))
 
 
