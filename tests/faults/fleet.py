@@ -25,14 +25,6 @@ CHANGE_NIGHT = (
     "0-59 1-2 * * *",
     "30 58 1 * * *",
 )
-    "* * * * *",
-    "* 1,2 * * *",
-    "*/2 2 * * *",
-    "58,59 1 * * *",
-    "1 2 * * *",
-    "0-59 1-2 * * *",
-    "30 58 1 * * *",
-)
 """Wildcard jobs and fixed ones, around 02:00 by the clocks of the two zones that change."""
 MISFIRES = ("FIRE_NOW", "SKIP", "CATCH_UP")
 GRACES = (1, 2, 5, 60)
