@@ -124,10 +124,10 @@ class Cluster:
         """The nodes of one kind of process."""
         return [node.name for node in self.nodes.values() if node.module == module]
 
-    def start(self, name: str, *, keep: bool = True, **more: str) -> None:
-        """Start a process and keep it running from now on; ``more`` are variables of this start alone."""
+    def start(self, name: str, variables: Mapping[str, str] | None = None, *, keep: bool = True) -> None:
+        """Start a process and keep it running from now on; ``variables`` are of this start alone."""
         with self._lock:
-            services.start(self.home, self.nodes[name], {**self._settings_of(name), **more})
+            services.start(self.home, self.nodes[name], {**self._settings_of(name), **(variables or {})})
             if keep:
                 self._up.add(name)
         self._note(name, "started")

@@ -19,14 +19,7 @@ def step(offset: str, scene: Scene) -> Hit:
     file = cluster.home.path / "faketime"
     file.write_text("+0")
     cluster.terminate(node)
-    cluster.start(
-        node,
-        LD_PRELOAD=str(LIBRARIES[0]),
-        FAKETIME_TIMESTAMP_FILE=str(file),
-        FAKETIME_NO_CACHE="1",
-        FAKETIME_DONT_FAKE_MONOTONIC="1",
-        DONT_FAKE_MONOTONIC="1",
-    )
+    cluster.start(node, _variables(file))
     try:
         scene.wait(lambda: cluster.at_work(node), 30, f"{node} runs with a clock of its own")
         cluster.terminate(other)
@@ -45,8 +38,45 @@ def step(offset: str, scene: Scene) -> Hit:
     return Hit(node, f"its clock {offset}")
 
 
+def skewed(scene: Scene) -> Hit:
+    """A standby whose clock is 40 s ahead wins the election when the leader goes: it must not lead."""
+    cluster = scene.cluster
+    other, node = scene.role("leader"), scene.role("standby")
+    file = cluster.home.path / "faketime"
+    file.write_text("+40")
+    token = scene.collector.newest_token
+    cluster.terminate(node)
+    cluster.start(node, _variables(file))
+    try:
+        scene.wait(lambda: cluster.at_work(node), 30, f"{node} runs with a clock of its own")
+        cluster.terminate(other)
+        scene.wait(lambda: scene.another_leads(other), 20, f"{node} is elected")
+        scene.sleep(3, 5)
+        if scene.collector.newest_token != token:
+            raise Missed(f"a term published after {other} had gone, though {node} is 40 s ahead")
+    finally:
+        cluster.start(other)
+        cluster.terminate(node)
+        cluster.start(node)
+    return Hit(node, "40 s ahead, and published nothing")
+
+
+def _variables(file: Path) -> dict[str, str]:
+    return {
+        "LD_PRELOAD": str(LIBRARIES[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+
+
 FAULTS: dict[str, Disturb] = (
-    {f"clock {name}": partial(step, offset) for name, offset in (("forward", "+3600"), ("back", "-3600"))}
+    {
+        "clock forward": partial(step, "+3600"),
+        "clock back": partial(step, "-3600"),
+        "clock skewed": skewed,
+    }
     if LIBRARIES
     else {}
 )

@@ -42,7 +42,7 @@ def die_at(role: str, point: str, scene: Scene) -> Hit:
     else:
         other, node = None, scene.role(role)
     cluster.terminate(node)
-    cluster.start(node, keep=False, **{VARIABLE: f"{point}:{times}"})
+    cluster.start(node, {VARIABLE: f"{point}:{times}"}, keep=False)
     try:
         if other is not None:
             scene.wait(lambda: cluster.at_work(node) or cluster.pid(node) is None, 30, f"{node} runs")

@@ -110,6 +110,37 @@ def drop_slot(scene: Scene) -> Hit:
     return Hit("slot", f"dropped, {len(victims[:1])} job deleted meanwhile")
 
 
+def forget_offsets(scene: Scene) -> Hit:
+    """Connect no longer knows how far it was: what it reads again must bring nothing old back."""
+    api, settings = _connect(scene)
+    name = connector_name(settings)
+
+    def state(wanted: str) -> bool:
+        try:
+            status = api.status(name)
+        except ConnectUnavailable:
+            return False
+        return status is not None and status.connector == wanted
+
+    def forgotten() -> bool:
+        try:
+            api.forget_offsets(name)
+        except ConnectUnavailable:
+            return False
+        return True
+
+    scene.cluster.pause("capture")
+    try:
+        api.stop(name)
+        scene.wait(lambda: state("STOPPED"), 30, "the connector is stopped", every=0.2)
+        scene.wait(forgotten, 30, "its offsets are forgotten", every=0.2)
+        api.resume(name)
+        scene.wait(lambda: state("RUNNING"), 30, "the connector runs", every=0.2)
+    finally:
+        scene.cluster.resume("capture")
+    return Hit("connector", "began without offsets")
+
+
 def capture_outage(scene: Scene) -> Hit:
     """Connect and its watchdog are both gone while users go on editing."""
     scene.cluster.kill("capture")
@@ -153,5 +184,6 @@ FAULTS: dict[str, Disturb] = {
     "wipe etcd": wipe_etcd,
     "fail the connector's task": fail_task,
     "drop the slot": drop_slot,
+    "forget capture's offsets": forget_offsets,
     "capture outage": capture_outage,
 }

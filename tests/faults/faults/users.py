@@ -1,4 +1,4 @@
-"""What users do to each other: a transaction that edits a thousand jobs and stays open."""
+"""What users do to each other: a transaction that stays open over a thousand jobs, columns of their own."""
 
 from __future__ import annotations
 
@@ -30,4 +30,19 @@ def open_transaction(scene: Scene) -> Hit:
     return Hit("users", f"{len(jobs)} jobs locked for {seconds:.1f} s")
 
 
-FAULTS: dict[str, Disturb] = {"open transaction": open_transaction}
+def alter_table(scene: Scene) -> Hit:
+    """Columns come, get a default, change their name and go, while edits are captured."""
+    for change in (
+        "ADD COLUMN note text",
+        "ADD COLUMN noted_at timestamptz DEFAULT now()",
+        "RENAME COLUMN note TO remark",
+        "RENAME COLUMN remark TO note",
+        "DROP COLUMN note, DROP COLUMN noted_at",
+    ):
+        with scene.workload.lock:
+            scene.cluster.query(f"ALTER TABLE cronstream.job_definitions {change}")
+        scene.sleep(0.5, 1)
+    return Hit("job_definitions", "two columns came and went")
+
+
+FAULTS: dict[str, Disturb] = {"open transaction": open_transaction, "alter the table": alter_table}
