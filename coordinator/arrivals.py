@@ -17,6 +17,9 @@ from coordinator.rules import NO_RULE, Rule
 from coordinator.writer import NONE
 from cronstream.records import Int64s
 
+MOST_EDITS = 500
+"""That are planned, published and stored together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -157,9 +160,28 @@ class Mailbox:
         self._filled.set()
 
     def take(self) -> Arrival | None:
-        """The oldest arrival, or None."""
+        """The oldest arrival, or None. Edits take those right behind them along, if they are of other jobs.
+
+        A turn takes one arrival and costs a transaction or two: where those are slow, edits that waited
+        for a turn each would wait longer and longer.
+        """
         self._filled.clear()
-        return self._arrivals.popleft() if self._arrivals else None
+        if not self._arrivals:
+            return None
+        arrival = self._arrivals.popleft()
+        return self._with_those_behind(arrival) if isinstance(arrival, Edits) else arrival
+
+    def _with_those_behind(self, first: Edits) -> Edits:
+        edits, jobs = list(first.edits), {edit.job_id for edit in first.edits}
+        while self._arrivals and isinstance(behind := self._arrivals[0], Edits):
+            others = {edit.job_id for edit in behind.edits}
+            if len(edits) + len(others) > MOST_EDITS or not jobs.isdisjoint(others):
+                break
+            self._arrivals.popleft()
+            edits += behind.edits
+            jobs |= others
+        # The oldest reading counts for all: what was written since is still known to the dispatcher.
+        return Edits(edits, first.as_of)
 
     def wake(self) -> None:
         """End a wait early."""

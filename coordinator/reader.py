@@ -19,7 +19,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from coordinator.arrivals import Audited, Edits, Forget, Horizon, JobColumns, Loaded, Mailbox
+from coordinator.arrivals import MOST_EDITS, Audited, Edits, Forget, Horizon, JobColumns, Loaded, Mailbox
 from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed
 from coordinator.columns import Columns, Row, instant_us
@@ -42,7 +42,6 @@ _SMALLEST_SLICE = 500
 """The first slice is small, so that the first trigger does not wait for a large one."""
 _MOST_WAITING = 8
 """Parts that wait for the dispatcher before the reader does."""
-_EDITS_AT_ONCE = 500
 _OPEN_AT_ONCE = 10_000
 _TRIES_FOR_A_ROW = 20
 
@@ -206,7 +205,7 @@ class Reader:
             if due and not first:
                 self.capture_missed += len(due)
                 log.warning("Capture missed %d edits; they are planned from the table", len(due))
-            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
+            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), MOST_EDITS):
                 self._post_edits(chunk)
                 self._follow_unless(first)
             if len(rows) < _OPEN_AT_ONCE:
@@ -280,7 +279,7 @@ class Reader:
     def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
         """Read the open changes of some jobs and hand them over; returns the change ids found."""
         found: set[int] = set()
-        for chunk in _chunks(job_ids, _EDITS_AT_ONCE):
+        for chunk in _chunks(job_ids, MOST_EDITS):
             as_of, now_us = self._flushed(), self._database_clock.now_us()
             rows = self._ask("read_edits", {"job_ids": chunk})
             found |= {row["change_id"] for row in rows}

@@ -30,6 +30,33 @@ class FieldsFormatter(logging.Formatter):
         return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())  # type: ignore[arg-type]
 
 
+class Thinned(logging.Filter):
+    """Lets the Kafka client say a thing of one kind once in a while, and says how often it was kept quiet.
+
+    It logs every try to connect, and while the broker is away it tries twenty times a second.
+    """
+
+    EVERY_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        """By logger and the line's first word, such as FAIL: when one was let through, and how many were not since."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.endswith(".librdkafka"):
+            return True
+        kind = (record.name, record.getMessage().partition(" ")[0])
+        since, kept = self._said.get(kind, (float("-inf"), 0))
+        if record.created - since < self.EVERY_SECONDS:
+            self._said[kind] = (since, kept + 1)
+            return False
+        self._said[kind] = (record.created, 0)
+        if kept:
+            record.not_shown = kept
+        return True
+
+
 def _text(value: object) -> str:
     match value:
         case float():
@@ -45,5 +72,6 @@ def set_up(level: str) -> None:
     """Send everything from ``level`` up to standard error, in UTC; what libraries warn of as well."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(FieldsFormatter())
+    handler.addFilter(Thinned())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)

@@ -67,13 +67,16 @@ class Jump(_Event, frozen=True, tag="jump"):
 
 
 class Request(_Event, frozen=True, tag="request"):
-    """A committed run-now (``from_us`` None) or backfill of the times in [from_us, until_us)."""
+    """A committed run-now, for one instant of its own, or backfill of the scheduled times from ``first_us`` on."""
 
     request_id: int
     job_id: int
     committed_us: int
-    from_us: int | None = None
-    until_us: int | None = None
+    kind: str
+    """run-now or backfill."""
+    first_us: int
+    last_us: int
+    """Included; of a run-now the same as the first."""
 
 
 class Trigger(_Event, frozen=True, tag="trigger"):

@@ -11,20 +11,24 @@ import contextlib
 import logging
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from random import Random
 from typing import Any
 
 import msgspec
 import psycopg
 
+from cronstream.clock import to_datetime, to_us
 from tests.faults.cluster import Cluster
 from tests.faults.fleet import Job, edited, fleet, schedule_columns
-from tests.faults.history import Edit, Rule
+from tests.faults.history import Edit, Event, Request, Rule
 
 log = logging.getLogger("faults")
 
 TRANSACTIONS = 12
 EDIT_SECONDS = 0.35
+KINDS = ("update", "update", "update", "update", "insert", "delete", "roll back", "run now", "backfill")
+BACKFILL_SECONDS = 180
 _MARKED = """
 SELECT (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint FROM user_marks WHERE number = %s
 """
@@ -82,6 +86,8 @@ class Workload:
         insert: Sequence[Job] = (),
         update: dict[int, Rule] | None = None,
         delete: Sequence[int] = (),
+        run_now: Sequence[int] = (),
+        backfill: Sequence[int] = (),
         roll_back: bool = False,
     ) -> int | None:
         """One transaction of a user; returns its commit time, None if it did not commit.
@@ -90,6 +96,7 @@ class Workload:
         """
         update = update or {}
         inserted: list[tuple[int, Job]] = []
+        requests: list[Request] = []
         self._marks += 1
         try:
             connection = self._connected()
@@ -98,6 +105,8 @@ class Workload:
                 inserted += [(self._insert(connection, job), job) for job in insert]
                 for job_id, rule in update.items():
                     self._update(connection, job_id, rule)
+                requests += [self._run_now(connection, job_id) for job_id in run_now]
+                requests += [self._backfill(connection, job_id) for job_id in backfill]
                 for job_id in delete:
                     connection.execute("DELETE FROM cronstream.job_definitions WHERE job_id = %s", [job_id])
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -105,11 +114,12 @@ class Workload:
             self._drop_connection()
         committed = self._committed(self._marks)
         if committed is not None:
-            events = [Edit(job_id, committed, job.rule) for job_id, job in inserted]
+            events: list[Event] = [Edit(job_id, committed, job.rule) for job_id, job in inserted]
             events += [Edit(job_id, committed, rule) for job_id, rule in update.items()]
             events += [Edit(job_id, committed, None) for job_id in delete]
-            self._cluster.recorder.record(*events)
-            self.edits += len(events)
+            asked = [msgspec.structs.replace(request, committed_us=committed) for request in requests]
+            self._cluster.recorder.record(*events, *asked)
+            self.edits += len(events) + len(asked)
             for job_id, job in inserted:
                 self.rules[job_id], self.names[job_id] = job.rule, job.name
             self.rules.update(update)
@@ -130,12 +140,17 @@ class Workload:
         random = self._random
         editable = [job_id for job_id in self.rules if self.names[job_id].startswith(_EDITABLE)]
         chosen = random.sample(editable, min(len(editable), random.randint(1, 4)))
-        kind = random.choice(("update", "update", "update", "insert", "delete", "roll back"))
+        kind = random.choice(KINDS)
         if kind == "insert":
             rule = edited(random, Rule(every_us=1_000_000, misfire_policy=random.choice(("FIRE_NOW", "CATCH_UP"))))
             self.transact(insert=[Job(f"new-{number}", rule)])
         elif kind == "delete" and len(editable) > 100:
             self.transact(delete=chosen[:1])
+        elif kind == "run now":
+            self.transact(run_now=chosen)
+        elif kind == "backfill":
+            whole = [job_id for job_id, name in self.names.items() if name.startswith("every-minute-")]
+            self.transact(backfill=random.sample(whole, 2))
         else:
             changes = {job_id: edited(random, self.rules[job_id]) for job_id in chosen}
             self.transact(update=changes, roll_back=kind == "roll back")
@@ -158,6 +173,23 @@ class Workload:
         connection.execute(
             f"UPDATE cronstream.job_definitions SET {sets} WHERE job_id = %s", [*columns.values(), job_id]
         )
+
+    def _run_now(self, connection: psycopg.Connection[Any], job_id: int) -> Request:
+        row = connection.execute("SELECT cronstream.run_now('default', %s)", [self.names[job_id]]).fetchone()
+        assert row is not None
+        at_us = to_us(datetime.fromisoformat(row[0]["scheduled_time"]))
+        return Request(row[0]["request_id"], job_id, 0, "run-now", at_us, at_us)
+
+    def _backfill(self, connection: psycopg.Connection[Any], job_id: int) -> Request:
+        """Of the minutes just over."""
+        last_us = self._cluster.clock.wall_us() - 1_000_000
+        first_us = last_us - BACKFILL_SECONDS * 1_000_000
+        row = connection.execute(
+            "SELECT cronstream.backfill('default', %s, %s, %s)",
+            [self.names[job_id], to_datetime(first_us), to_datetime(last_us)],
+        ).fetchone()
+        assert row is not None
+        return Request(row[0]["request_id"], job_id, 0, "backfill", first_us, last_us)
 
     def _committed(self, mark: int) -> int | None:
         """When the transaction of that mark committed; None if it did not. Waits for Postgres."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
+from cronstream import logs
 from cronstream.logs import FieldsFormatter
 
 
@@ -33,3 +34,20 @@ def test_a_traceback_follows_on_lines_that_begin_with_blanks() -> None:
     assert first.endswith("It failed action=fail")
     assert rest[-1] == "  throughout"
     assert all(each.startswith("  ") for each in rest)
+
+
+def said_at(thinned: logs.Thinned, second: float, line: str, name: str = "coordinator.librdkafka") -> int | None:
+    """None: it was kept quiet; else how many were before it."""
+    record = logging.makeLogRecord({"name": name, "msg": line, "created": second})
+    return vars(record).get("not_shown", 0) if thinned.filter(record) else None
+
+
+def test_a_broker_that_is_away_does_not_flood_the_log() -> None:
+    thinned = logs.Thinned()
+    assert said_at(thinned, 100, "FAIL [p#1]: refused") == 0
+    assert [said_at(thinned, 100 + number / 20, "FAIL [p#1]: refused") for number in range(1, 100)] == [None] * 99
+    assert said_at(thinned, 102, "GETPID [p#1]: retrying") == 0, "another kind is said at once"
+    assert said_at(thinned, 102, "FAIL [p#1]: refused", "streams.librdkafka") == 0
+    assert said_at(thinned, 105, "FAIL [p#1]: refused") == 99
+    assert said_at(thinned, 105, "FAIL: ours", "coordinator.office") == 0
+    assert said_at(thinned, 105, "FAIL: ours", "coordinator.office") == 0, "only the client is kept quiet"

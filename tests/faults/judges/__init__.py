@@ -12,6 +12,7 @@ from tests.faults.judges.never_early import never_early
 from tests.faults.judges.no_run_lost import no_run_lost
 from tests.faults.judges.no_stale_term import no_stale_term
 from tests.faults.judges.one_run import one_run_per_scheduled_time
+from tests.faults.judges.requests_run import requests_run
 from tests.faults.judges.unknown import outcomes_known
 from tests.faults.oracle import Expected
 
@@ -19,6 +20,7 @@ JUDGES: tuple[Judge, ...] = (
     assumptions,
     never_early,
     no_run_lost,
+    requests_run,
     one_run_per_scheduled_time,
     no_stale_term,
     in_order,

@@ -7,7 +7,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.faults.history import DeadLetter, Edit, Fault, History, Outcome, Process, Recorder, Request, Row, Rule, Stuck
+from tests.faults.history import (
+    Attempt,
+    DeadLetter,
+    Edit,
+    Fault,
+    History,
+    Outcome,
+    Process,
+    Recorder,
+    Request,
+    Row,
+    Rule,
+    Stuck,
+)
 from tests.faults.judges import JUDGES, expected_of, judge_all
 from tests.faults.judges.assumptions import assumptions
 from tests.faults.judges.attempts_bounded import attempts_bounded
@@ -18,6 +31,7 @@ from tests.faults.judges.never_early import never_early
 from tests.faults.judges.no_run_lost import no_run_lost
 from tests.faults.judges.no_stale_term import no_stale_term
 from tests.faults.judges.one_run import one_run_per_scheduled_time
+from tests.faults.judges.requests_run import requests_run
 from tests.faults.judges.unknown import outcomes_known
 from tests.unit.faults.small import EVERY_SECOND, S, Small, three_runs
 
@@ -347,8 +361,33 @@ def test_a_request_that_nobody_made_is_named() -> None:
     small = three_runs()
     small.triggers[1] = msgspec.structs.replace(small.triggers[1], request_id=8)
     assert said(small, edits_take_effect) == ["nobody asked for request 8"]
-    small.requests.append(Request(8, 1, 0))
+    small.requests.append(Request(8, 1, 0, "run-now", 2 * S, 2 * S))
     assert said(small, edits_take_effect) == []
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+def test_a_run_now_that_was_admitted_is_as_it_should_be_and_one_that_was_not_is_lost() -> None:
+    small = three_runs()
+    small.requests.append(Request(8, 1, S, "run-now", S + 7, S + 7))
+    assert said(small, requests_run) == ["a run-now was not admitted"]
+    small.attempts.append(Attempt(0, 9, ("triggers", 0, 9, 0), 5, 1, S + 7, 8))
+    assert said(small, requests_run) == []
+
+
+def test_a_backfill_is_for_each_scheduled_time_of_its_range() -> None:
+    small = three_runs()
+    small.requests.append(Request(8, 1, 3 * S, "backfill", S, 2 * S))
+    small.attempts.append(Attempt(0, 9, ("triggers", 0, 9, 0), 5, 1, S, 8))
+    assert [b.scheduled_us for b in small.breaches(requests_run)] == [2 * S]
+
+
+def test_a_deleted_job_s_requests_end_with_it() -> None:
+    small = three_runs()
+    small.requests.append(Request(8, 1, S, "run-now", S + 7, S + 7))
+    small.edits.append(Edit(1, 4 * S, None))
+    assert said(small, requests_run) == []
 
 
 # ---- unknown outcomes ----------------------------------------------------------------------------
