@@ -109,8 +109,8 @@ def fleet(random: Random, begins_us: int, minutes: float, scale: float = 1.0) ->
         rule = Rule(every_us=20 * SECOND, answers="slow/4000", timeout_seconds=1.0, max_attempts=2, backoff_seconds=1.0)
         yield Job(f"hangs-{number}", rule)
     for number in many(8):
-        policy = ("queue", "skip")[number % 2]
-        yield Job(f"overlaps-{number}", Rule(every_us=2 * SECOND, answers="slow/2500", overlap_policy=policy))
+        policy, takes = (("queue", 1500), ("skip", 2500))[number % 2]
+        yield Job(f"overlaps-{number}", Rule(every_us=2 * SECOND, answers=f"slow/{takes}", overlap_policy=policy))
 
 
 def _minutely(random: Random) -> str:

@@ -21,6 +21,7 @@ SHORT = (
     "kill streams",
     "kill worker",
     "kill sink",
+    "kill mover",
     "kill successor",
     "terminate leader",
     "terminate streams",

@@ -9,6 +9,7 @@ from tests.faults.judges.breach import Breach, Judge
 from tests.faults.judges.edits_take_effect import edits_take_effect
 from tests.faults.judges.in_order import in_order
 from tests.faults.judges.never_early import never_early
+from tests.faults.judges.no_overlap import no_overlap
 from tests.faults.judges.no_run_lost import no_run_lost
 from tests.faults.judges.no_stale_term import no_stale_term
 from tests.faults.judges.one_run import one_run_per_scheduled_time
@@ -24,6 +25,7 @@ JUDGES: tuple[Judge, ...] = (
     one_run_per_scheduled_time,
     no_stale_term,
     in_order,
+    no_overlap,
     attempts_bounded,
     edits_take_effect,
     outcomes_known,

@@ -16,6 +16,7 @@ _MISFIRES = {
     "misfire: superseded by a newer missed run": "FIRE_NOW",
     "misfire: beyond catch_up_limit": "CATCH_UP",
 }
+_OVERLAPS = {"overlap": "skip", "queue full": "queue"}
 _SUPERSEDED = "misfire: superseded by a newer missed run"
 
 
@@ -50,15 +51,14 @@ def _accounted_for(history: History, expected: Expected, version: Version, at: i
     # An edit that moves no time hands its policy on to what the one before still owed.
     rules = [v.rule for v in (version, *later) if v.rule is not None]
     if skip.reason in _MISFIRES:
-        policy, age = _MISFIRES[skip.reason], skip.published_us - at
-        return any(rule.misfire_policy == policy and age > max(rule.grace_us, 1_000_000) for rule in rules)
+        misfire, age = _MISFIRES[skip.reason], skip.published_us - at
+        return any(rule.misfire_policy == misfire and age > max(rule.grace_us, 1_000_000) for rule in rules)
     if skip.reason in ("paused", "deleted"):
         return any(not v.fires for v in later)
     if skip.reason == "edited":
         return at - version.from_us <= allowed_lag_us(history, version.from_us)
-    if skip.reason.startswith("overlap"):
-        return any(rule.overlap_policy in ("queue", "skip") for rule in rules)
-    return False
+    policy = _OVERLAPS.get(skip.reason)
+    return any(rule.overlap_policy == policy for rule in rules)
 
 
 def _skips_add_up(

@@ -28,6 +28,7 @@ from tests.faults.judges.breach import Judge
 from tests.faults.judges.edits_take_effect import edits_take_effect
 from tests.faults.judges.in_order import in_order
 from tests.faults.judges.never_early import never_early
+from tests.faults.judges.no_overlap import no_overlap
 from tests.faults.judges.no_run_lost import no_run_lost
 from tests.faults.judges.no_stale_term import no_stale_term
 from tests.faults.judges.one_run import one_run_per_scheduled_time
@@ -276,6 +277,30 @@ def test_a_retry_may_come_after_newer_runs() -> None:
     small = three_runs()
     small.attempt(S, 2, ("retry.due", 0, 0, 0), 5, 4 * S)
     assert said(small, in_order) == []
+
+
+# ---- the overlap policy --------------------------------------------------------------------------
+
+
+def side_by_side(policy: str) -> Small:
+    small = Small([Edit(1, 0, msgspec.structs.replace(EVERY_SECOND, overlap_policy=policy))])
+    for second in (1, 2, 3):
+        small.run(second)
+    small.outcomes[0] = msgspec.structs.replace(small.outcomes[0], finished_us=round(2.5 * S))
+    return small
+
+
+def test_runs_side_by_side_are_named_where_the_policy_forbids_them() -> None:
+    assert said(side_by_side("allow"), no_overlap) == []
+    assert said(side_by_side("queue"), no_overlap) == [f"began 450000 us before the run of {S} ended"]
+
+
+def test_what_the_overlap_policy_skips_is_accounted_for_by_that_policy_alone() -> None:
+    for policy, reason, good in (("skip", "overlap", True), ("queue", "queue full", True), ("allow", "overlap", False)):
+        small = Small([Edit(1, 0, msgspec.structs.replace(EVERY_SECOND, overlap_policy=policy))], until=2)
+        small.run(1)
+        small.skip(2, 2, 1, reason, published=2.1)
+        assert (said(small, no_run_lost) == []) is good
 
 
 # ---- AttemptsBounded -----------------------------------------------------------------------------
