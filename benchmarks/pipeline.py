@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ def start(bench: Bench, **worker: object) -> dict[str, int]:
             "sink": bench.start("sink-1", "streams.sink"),
             "worker": bench.start("worker-1", "workers", **{"slots": 200, **worker}),
         }
+        if find_spec("streams.mover") is not None:
+            pids["mover"] = bench.start("mover-1", "streams.mover")
         pids["leader"] = bench.lead()
         bench.until_loaded()
         bench.until(lambda: ended(connection, at_us, at_us + 1) >= _CANARIES, within=60, every=0.2)

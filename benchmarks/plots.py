@@ -45,17 +45,18 @@ def over_time(name: str, per_second: Mapping[int, int], backlog: list[tuple[floa
     figure, axes = plt.subplots(figsize=(8, 4))
     if per_second:
         first = min(per_second)
-        seconds = sorted(per_second)
-        axes.step([s - first for s in seconds], [per_second[s] for s in seconds], where="post", label="triggers/s")
+        seconds = range(first, max(per_second) + 1)
+        counts = [per_second.get(second, 0) for second in seconds]
+        axes.step([second - first for second in seconds], counts, where="post", label="triggers/s")
         other = axes.twinx()
         inside = [(at - first, age) for at, age in backlog if at >= first - 2]
         other.plot([at for at, _ in inside], [age for _, age in inside], "C1", label="oldest advance waits, s")
         other.set_ylabel("seconds")
         other.set_ylim(bottom=0)
         other.legend(loc="upper right")
+        axes.legend(loc="upper left")
     axes.set(xlabel="seconds", ylabel="triggers acknowledged in the second", title=title)
     axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left")
     _save(figure, name)
 
 
