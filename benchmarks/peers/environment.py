@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.installation import BenchError
 from benchmarks.report import FOLDER
 from stack.paths import digest
 
@@ -21,32 +22,29 @@ def prepare() -> None:
     """Install what is missing, nothing twice."""
     requirements = HERE / "requirements.txt"
     if _stale(VENV, requirements):
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-        subprocess.run([str(VENV / "bin" / "pip"), "install", "-q", "-r", str(requirements)], check=True)
+        _run([sys.executable, "-m", "venv", str(VENV)])
+        _run([str(VENV / "bin" / "pip"), "install", "-q", "-r", str(requirements)])
         _done(VENV, requirements)
     pom = HERE / "java" / "pom.xml"
     if _stale(JAVA, pom, *_SOURCES):
         shutil.rmtree(JAVA, ignore_errors=True)
         libs = (JAVA / "libs").resolve()
-        subprocess.run(
-            [
-                "mvn",
-                "-q",
-                "-B",
-                "-Dstyle.color=never",
-                "-f",
-                str(pom),
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={libs}",
-            ],
-            check=True,
-        )
-        subprocess.run(["javac", "-d", str(JAVA / "classes"), "-cp", f"{libs}/*", *map(str, _SOURCES)], check=True)
+        _run(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={libs}"])
+        _run(["javac", "-d", str(JAVA / "classes"), "-cp", f"{libs}/*", *map(str, _SOURCES)])
         _done(JAVA, pom, *_SOURCES)
     if shutil.which("redis-server") is None:
         # Its service must not start on the machine: ours runs on a port of its own.
         environment = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-        subprocess.run(["apt-get", "install", "-y", "-q", "redis-server"], check=True, env=environment)
+        _run(["apt-get", "install", "-y", "-q", "redis-server"], environment)
+
+
+def _run(argv: list[str], environment: dict[str, str] | None = None) -> None:
+    """Raises BenchError with what it printed last."""
+    done = subprocess.run(
+        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BenchError(f"{Path(argv[0]).name} ended with {done.returncode}: {done.stdout.strip()[-500:]}")
 
 
 def class_path() -> str:
@@ -64,6 +62,8 @@ def versions() -> dict[str, str]:
         "apscheduler": pinned["APScheduler"],
         "redbeat": f"{pinned['celery-redbeat']} on celery {pinned['celery']}",
         "procrastinate": pinned["procrastinate"],
+        "celery": pinned["celery"],
+        "dramatiq": pinned["dramatiq"],
         "db-scheduler": jars.get("db-scheduler", "?"),
         "quartz": jars.get("quartz", "?"),
     }

@@ -23,7 +23,7 @@ from benchmarks.peers.processes import Times
 from benchmarks.peers.schedulers import PEERS, Peer
 from benchmarks.report import Report, Value
 from benchmarks.scale import jobs
-from benchmarks.tables import table
+from benchmarks.tables import cell, table
 
 SIZES = (1_000, 10_000, 100_000)
 HEAD = ("scheduler", "does", "jobs", "fired", "fires/s", "p50 ms", "p99 ms", "remark")
@@ -81,7 +81,7 @@ def _measure(report: Report, peer: Peer, sizes: tuple[int, ...], watch: float, r
             remark += ", larger sizes not tried"
         rows.append(row(peer.name, peer.does, size, found, remark))
         report.update(f"peers.{peer.name}.{peer.does}.{size}", found)
-        print("  " + "  ".join(str(value) for value in rows[-1]), flush=True)
+        print("  " + "  ".join(map(cell, rows[-1])), flush=True)
         if found["per_s"]:
             best = max(best or 0.0, float(found["per_s"]))
         if remark:
