@@ -76,10 +76,10 @@ def _row(batch: Batch, item: Item) -> Row:
             scheduled,
             item.request_id,
             0,
-            _clean(skip.tenant),
-            _clean(skip.name),
+            clean(skip.tenant),
+            clean(skip.name),
             outcome,
-            reason=_clean(skip.reason),
+            reason=clean(skip.reason),
             first_time=to_datetime(skip.first),
             run_count=skip.count,
             published_at=to_datetime(batch.published_at),
@@ -91,13 +91,13 @@ def _row(batch: Batch, item: Item) -> Row:
         scheduled,
         item.request_id,
         item.attempt,
-        _clean(report.tenant),
-        _clean(report.name),
+        clean(report.tenant),
+        clean(report.name),
         outcome,
         published_at=to_datetime(report.published_at),
         started_at=to_datetime(report.started_at),
         finished_at=_when(report.finished_at),
-        worker=_clean(report.worker),
+        worker=clean(report.worker),
         fencing_token=batch.token,
         error=_cleaned(report.error),
         output=_cleaned(report.output),
@@ -108,10 +108,10 @@ def _when(instant_us: int | None) -> datetime | None:
     return None if instant_us is None else to_datetime(instant_us)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Postgres holds no NUL; it is shown as U+FFFD."""
     return text.replace("\x00", "\ufffd")
 
 
 def _cleaned(text: str | None) -> str | None:
-    return None if text is None else _clean(text)
+    return None if text is None else clean(text)

@@ -1,11 +1,12 @@
-"""``python -m streams.sink``: outcomes into history, in batches, each row once.
+"""``python -m streams.sink``: outcomes into history and the status of jobs in SQL, in batches, each row once.
 
     outcomes ──► rows ──► COPY, INSERT … ON CONFLICT DO NOTHING ──► offsets committed
 
 Offsets are committed after the rows are, so a crash writes rows again and changes
-nothing. While Postgres is away the sink waits, keeps its place in the group and
-takes nothing new. What cannot be read or stored goes to the dead-letter topic,
-and the rest of its batch goes on.
+nothing (``writer``). While Postgres is away the sink waits, keeps its place in the
+group and takes nothing new. What cannot be read or stored goes to the dead-letter
+topic, and the rest of its batch goes on. A thread beside it keeps the partitions
+(``housekeeping``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from cronstream import dead_letters, logs
 from cronstream.clock import Clock, SystemClock
@@ -28,13 +30,15 @@ from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from sql.connection import connect
-from streams.history import Row, rows_of
+from streams.history import rows_of
+from streams.housekeeping import Housekeeping
 from streams.patience import Patience, record_of
-from streams.writer import HistoryWriter
+from streams.writer import Heard, HistoryWriter
 
 log = logging.getLogger("streams.sink")  # not __main__
 
 FLUSH_SECONDS = 10.0
+STOP_SECONDS = 2.0
 STAGE = "history"
 
 
@@ -45,8 +49,12 @@ class Sink:
         self._settings = settings
         self._clock = clock
         self._topic = settings.topics.outcomes
+        self._known_topic_id: str | None = None
         self._stop = threading.Event()
         self._writer = HistoryWriter(lambda: connect(settings, "history"))
+        self._housekeeping = Housekeeping(
+            lambda: connect(settings, "retention"), settings.history_folder, settings.history_days, clock
+        )
         self._producer = Producer(
             {
                 "bootstrap.servers": settings.kafka,
@@ -81,6 +89,7 @@ class Sink:
     def run(self) -> None:
         """Write until told to stop."""
         self._consumer.subscribe([self._topic])
+        self._housekeeping.start()
         log.info("History is written", extra={"action": "start", "node": self._settings.node, "topic": self._topic})
         try:
             while not self._stop.is_set():
@@ -88,6 +97,7 @@ class Sink:
         finally:
             self._consumer.close()
             self._writer.close()
+            self._housekeeping.stop(STOP_SECONDS)
             log.info("History has stopped", extra={"action": "stop"})
 
     def _gather(self) -> list[Record]:
@@ -112,35 +122,48 @@ class Sink:
 
     def _write(self, records: list[Record]) -> None:
         """Rows stored and dead letters acknowledged, then the offsets."""
-        rows = {row: record for record in records for row in self._rows(record)}
+        heard = [one for record in records if (one := self._read(record)) is not None]
         reach("sink.before")
-        stored = self._patience.insist("store", lambda: self._store(rows))
+        stored = self._patience.insist("store", lambda: self._store(heard))
         reach("sink.stored")
         if records and stored and self._patience.insist("flush", self._flushed):
             self._commit(records)
             reach("sink.committed")
 
-    def _rows(self, record: Record) -> list[Row]:
+    def _read(self, record: Record) -> Heard | None:
         try:
             batch = Batch.decode(record.value)
         except PoisonRecord as error:
             self._set_aside(record, record.value, dead_letters.POISON_RECORD, str(error))
-            return []
+            return None
         rows, poison = rows_of(batch)
         if poison:
             items = batch.select(np.array([index for index, _ in poison], np.intp))
             self._set_aside(record, items.encode(), dead_letters.POISON_ITEM, poison[0][1])
-        return rows
+        return Heard(record, batch, rows)
 
-    def _store(self, rows: dict[Row, Record]) -> bool:
+    def _store(self, heard: list[Heard]) -> bool:
         try:
-            refused = self._writer.write(list(rows))
+            refused = self._writer.write(heard, self._topic_id())
         except psycopg.OperationalError as error:
-            log.warning("Postgres does not take rows, waiting: %s", error, extra={"action": "store", "rows": len(rows)})
+            log.warning(
+                "Postgres does not take rows, waiting: %s", error, extra={"action": "store", "records": len(heard)}
+            )
             return False
-        for row, why in refused:
-            self._set_aside(rows[row], rows[row].value, dead_letters.POISON_ITEM, f"{row}: {why}")
+        except KafkaException as error:
+            log.warning("Kafka does not say which topic this is, waiting: %s", error, extra={"action": "store"})
+            return False
+        for record, row, why in refused:
+            self._set_aside(record, record.value, dead_letters.POISON_ITEM, f"{row}: {why}")
         return True
+
+    def _topic_id(self) -> str:
+        """The topic's own id: one of the same name that was made anew has another, and offsets of its own."""
+        if self._known_topic_id is None:
+            admin = AdminClient({"bootstrap.servers": self._settings.kafka}, logger=log.getChild("librdkafka"))
+            asked = admin.describe_topics(TopicCollection([self._topic]), request_timeout=5.0)
+            self._known_topic_id = str(asked[self._topic].result().topic_id)
+        return self._known_topic_id
 
     def _flushed(self) -> bool:
         return self._producer.flush(FLUSH_SECONDS) == 0

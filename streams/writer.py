@@ -1,32 +1,53 @@
-"""Rows into ``cronstream.job_runs``: COPY into a staging table, then insert what is new.
+"""A batch of outcomes into Postgres: rows of history, and the status of jobs, in one transaction.
 
-Writing the same rows again changes nothing, so whoever is in doubt writes again.
+    COPY into staging ──► job_runs, what is new ──► counted by job ──► job_status, running_attempts ──► outcomes_read
+
+Writing the same records again changes nothing, so whoever is in doubt writes again: rows
+are unique by attempt, only new ones are counted, and the status takes no record at or
+below the offset that it includes. Two writers of a partition wait for one another.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import errors
 
+from cronstream.dead_letters import Record
+from cronstream.records import Batch
+from sql.queries import load
 from streams.history import Row
+from streams.news import JobNews, News, Start
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = ", ".join(Row._fields)
-_STAGE = (
-    "CREATE TEMPORARY TABLE IF NOT EXISTS staged_runs"
-    " (LIKE cronstream.job_runs INCLUDING DEFAULTS) ON COMMIT DELETE ROWS"
-)
-_COPY = f"COPY staged_runs ({_COLUMNS}) FROM STDIN"
-_INSERT = f"INSERT INTO cronstream.job_runs ({_COLUMNS}) SELECT {_COLUMNS} FROM staged_runs ON CONFLICT DO NOTHING"  # noqa: S608
+_QUERIES = load("history")
+_ROW = ", ".join(Row._fields)
+_STORE_ROWS = _QUERIES["store_rows"].format(columns=_ROW)
+_COPY_ROWS = f"COPY staged_runs ({_ROW}) FROM STDIN"
+_COPY_STARTS = f"COPY staged_starts ({', '.join(Start._fields)}) FROM STDIN"
 _ENSURE = "SELECT cronstream.ensure_job_runs_partition(%s)"
 
-Refused = list[tuple[Row, str]]
-"""Rows that the database does not take, and what it says of them."""
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An outcomes record that could be read, and its rows."""
+
+    record: Record
+    batch: Batch
+    rows: list[Row]
+
+
+class Refused(NamedTuple):
+    """A row that the database does not take, the record it came in, and what the database says of it."""
+
+    record: Record
+    row: Row
+    why: str
 
 
 class HistoryWriter:
@@ -36,15 +57,19 @@ class HistoryWriter:
         self._connect = connect
         self._connection: psycopg.Connection[Any] | None = None
 
-    def write(self, rows: Sequence[Row]) -> Refused:
-        """Store all rows; returns those that cannot be stored.
+    def write(self, heard: Sequence[Heard], topic_id: str) -> list[Refused]:
+        """Store records of a topic, in the order of their offsets; returns the rows that cannot be stored.
 
         Raises psycopg.OperationalError (and only that) while the database is away or busy.
         """
-        if not rows:
+        if not heard:
             return []
         try:
-            return self._write(rows)
+            try:
+                return self._write(heard, topic_id)
+            except _NoPartition:
+                self._make_partitions(row for one in heard for row in one.rows)
+                return self._write(heard, topic_id, partitions_made=True)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             self.close()
             raise psycopg.OperationalError(str(error)) from error
@@ -55,45 +80,99 @@ class HistoryWriter:
         if connection is not None:
             connection.close()
 
-    def _write(self, rows: Sequence[Row]) -> Refused:
-        try:
-            self._insert(rows)
-        except errors.CheckViolation as error:
-            if error.diag.constraint_name is not None:
-                return self._halve(rows, error)
-            return self._with_partitions(rows)
-        except (errors.DataError, errors.IntegrityError) as error:
-            return self._halve(rows, error)
-        return []
-
-    def _with_partitions(self, rows: Sequence[Row]) -> Refused:
-        """A day has no partition: make those of all the rows' days, then write."""
+    def _write(self, heard: Sequence[Heard], topic_id: str, *, partitions_made: bool = False) -> list[Refused]:
+        ends = {one.record.partition: one.record.offset + 1 for one in heard}
+        partitions = sorted(ends)
+        topic = {"topic_id": topic_id, "partitions": partitions}
         connection = self._connected()
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(_QUERIES["know_offsets"], topic)
+            known = dict(cursor.execute(_QUERIES["lock_offsets"], topic).fetchall())
+            pairs = [(one.record, row) for one in heard for row in one.rows]
+            refused = self._store(cursor, pairs, partitions_made)
+            news = News()
+            for one in heard:
+                if one.record.offset >= known[one.record.partition]:
+                    news.add(one.batch, one.rows)
+            _store_news(cursor, news)
+            offsets = [ends[partition] for partition in partitions]
+            cursor.execute(_QUERIES["note_offsets"], {**topic, "offsets": offsets})
+        return refused
+
+    def _store(
+        self, cursor: psycopg.Cursor[Any], pairs: Sequence[tuple[Record, Row]], partitions_made: bool
+    ) -> list[Refused]:
+        """Rows into history, in halves where one of them is refused."""
         try:
-            for day in sorted({row.day for row in rows}):
-                connection.execute(_ENSURE, (day,))
-            self._insert(rows)
+            with cursor.connection.transaction():  # a savepoint
+                _copy(cursor, _COPY_ROWS, (row for _, row in pairs))
+                cursor.execute(_STORE_ROWS)
+                cursor.execute(_QUERIES["forget_rows"])
+            return []
+        except errors.CheckViolation as error:
+            if error.diag.constraint_name is None and not partitions_made:
+                raise _NoPartition from None
+            why = str(error)
         except (errors.DataError, errors.IntegrityError) as error:
-            return self._halve(rows, error)
-        return []
+            why = str(error)
+        if len(pairs) == 1:
+            return [Refused(*pairs[0], why)]
+        middle = len(pairs) // 2
+        first = self._store(cursor, pairs[:middle], partitions_made)
+        return first + self._store(cursor, pairs[middle:], partitions_made)
 
-    def _halve(self, rows: Sequence[Row], error: psycopg.Error) -> Refused:
-        if len(rows) == 1:
-            return [(rows[0], str(error))]
-        middle = len(rows) // 2
-        return self._write(rows[:middle]) + self._write(rows[middle:])
-
-    def _insert(self, rows: Sequence[Row]) -> None:
-        with self._connected().transaction(), self._connected().cursor() as cursor:
-            with cursor.copy(_COPY) as copy:
-                for row in rows:
-                    copy.write_row(row)
-            cursor.execute(_INSERT)
+    def _make_partitions(self, rows: Iterable[Row]) -> None:
+        """Of all the rows' days; a day that cannot have one is found out when its row is refused."""
+        for day in sorted({row.day for row in rows}):
+            try:
+                self._connected().execute(_ENSURE, (day,))
+            except errors.DataError as error:
+                log.warning("No partition: %s", error, extra={"action": "make_partition", "day": day.isoformat()})
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
             connection = self._connect()
             connection.autocommit = True
-            connection.execute(_STAGE)
+            connection.execute(_QUERIES["stage"])
             self._connection = connection
         return self._connection
+
+
+class _NoPartition(Exception):
+    """A row's day has no partition yet."""
+
+
+def _store_news(cursor: psycopg.Cursor[Any], news: News) -> None:
+    if news.deleted:
+        cursor.execute(_QUERIES["store_deleted"], {"job_ids": news.deleted})
+    jobs = [_staged(job) for job in news.jobs()]
+    if not jobs:
+        return
+    _copy(cursor, _COPY_STARTS, news.starts.values())
+    _copy(cursor, "COPY staged_ends FROM STDIN", news.ends)
+    _copy(cursor, "COPY staged_jobs FROM STDIN", jobs)
+    cursor.execute(_QUERIES["store_status"])
+
+
+def _staged(job: JobNews) -> tuple[Any, ...]:
+    last = job.last
+    if last is None:
+        return (job.job_id, job.tenant, job.name, None, None, None, None, None, None, job.deleted)
+    return (
+        job.job_id,
+        job.tenant,
+        job.name,
+        last.scheduled_time,
+        last.request_id,
+        last.attempt,
+        last.outcome,
+        last.finished_at,
+        last.error or last.reason,
+        job.deleted,
+    )
+
+
+def _copy(cursor: psycopg.Cursor[Any], statement: LiteralString, rows: Iterable[Sequence[Any]]) -> None:
+    with cursor.copy(statement) as copy:
+        for row in rows:
+            copy.write_row(row)

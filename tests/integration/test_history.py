@@ -11,11 +11,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cronstream.bodies import Report, pack
 from cronstream.clock import DAY, SECOND, SystemClock, to_datetime
+from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
 from cronstream.topics import partition_of
+from streams.history import rows_of
+from streams.writer import Heard, HistoryWriter
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
-from tests.unit.streams.making import outcome, outcomes, skipped
+from tests.unit.streams.making import cancel, outcome, outcomes, skipped
 
 TODAY = SystemClock().wall_us() // DAY * DAY
 
@@ -148,3 +151,83 @@ def test_while_postgres_is_away_it_waits(installation: TestInstallation, produce
         installation.endpoints.start("postgres")
     eventually(lambda: count(installation) == 199, within=30)
     assert sink.poll() is None
+
+
+Status = dict[int, tuple[Any, ...]]
+
+
+def statuses(installation: TestInstallation) -> Status:
+    with installation.connect() as connection:
+        rows = connection.execute(
+            "SELECT job_id, state, running, succeeded, failed, skipped, last_error FROM cronstream.job_status"
+        ).fetchall()
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_status_of_jobs_is_in_sql_within_two_seconds(installation: TestInstallation, producer: Producer) -> None:
+    installation.start("streams.sink", "h1")
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, 99, TODAY)])
+    eventually(lambda: 99 in statuses(installation), within=60)
+
+    publish(installation, producer, [outcome(Kind.STARTED, 1, TODAY), outcome(Kind.STARTED, 2, TODAY)])
+    running = {1: ("running", 1, 0, 0, 0, None), 2: ("running", 1, 0, 0, 0, None)}
+    eventually(lambda: running.items() <= statuses(installation).items(), within=2)
+    with installation.connect() as connection:
+        row = connection.execute("SELECT job_id, tenant, worker FROM cronstream.running_attempts ORDER BY 1").fetchall()
+    assert row == [(1, "acme", "w1"), (2, "acme", "w1")]
+
+    publish(
+        installation,
+        producer,
+        [outcome(Kind.FAILED, 1, TODAY, error="no"), outcome(Kind.STARTED, 1, TODAY, attempt=2)],
+        [outcome(Kind.SUCCEEDED, 2, TODAY), skipped(2, TODAY + SECOND, count=3)],
+    )
+    now = {1: ("running", 1, 0, 1, 0, "no"), 2: ("skipped", 0, 1, 0, 3, "misfire")}
+    eventually(lambda: now.items() <= statuses(installation).items(), within=2)
+
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, 1, TODAY, attempt=2)], [cancel(2)])
+    now = {1: ("succeeded", 0, 1, 1, 0, None), 2: ("deleted", 0, 1, 0, 3, "misfire")}
+    eventually(lambda: now.items() <= statuses(installation).items(), within=2)
+
+
+def test_records_written_again_change_no_status(installation: TestInstallation) -> None:
+    writer = HistoryWriter(installation.connect)
+    first = heard(0, outcome(Kind.STARTED, 1, TODAY), outcome(Kind.STARTED, 2, TODAY))
+    second = heard(1, outcome(Kind.SUCCEEDED, 1, TODAY), skipped(3, TODAY, count=4))
+    third = heard(2, outcome(Kind.FAILED, 1, TODAY, attempt=2, error="no"), outcome(Kind.SUCCEEDED, 2, TODAY))
+    assert writer.write([first, second], "topic") == []
+    assert writer.write([third], "topic") == []
+    right = statuses(installation)
+    assert right == {
+        1: ("failed", 0, 1, 1, 0, "no"),
+        2: ("succeeded", 0, 1, 0, 0, None),
+        3: ("skipped", 0, 0, 0, 4, "misfire"),
+    }
+    for again in ([first], [second], [first, second, third], [third]):
+        assert writer.write(again, "topic") == []
+        assert statuses(installation) == right
+    # A topic that was made anew counts its offsets from 0, and they are news.
+    assert writer.write([heard(0, outcome(Kind.STARTED, 1, TODAY + SECOND))], "topic made anew") == []
+    assert statuses(installation)[1][:2] == ("running", 1)
+    # The same end at another offset, and a start told again after its end, count for nothing.
+    assert writer.write([heard(3, outcome(Kind.SUCCEEDED, 2, TODAY), outcome(Kind.STARTED, 2, TODAY))], "topic") == []
+    assert statuses(installation)[2] == right[2]
+    writer.close()
+
+
+def test_a_refused_row_leaves_the_status_of_the_others_right(installation: TestInstallation) -> None:
+    with installation.connect() as connection:
+        connection.execute("ALTER TABLE cronstream.job_runs ADD CONSTRAINT no_seven CHECK (job_id <> 7)")
+    writer = HistoryWriter(installation.connect)
+    record = heard(0, *(outcome(Kind.SUCCEEDED, job, TODAY) for job in range(20)))
+    (refused,) = writer.write([record], "topic")
+    assert (refused.record, refused.row.job_id) == (record.record, 7)
+    known = statuses(installation)
+    assert all(known[job] == ("succeeded", 0, 1, 0, 0, None) for job in range(20) if job != 7)
+    assert known[7][2] == 0, "what is not in history is not counted"
+    writer.close()
+
+
+def heard(offset: int, *items: Item) -> Heard:
+    batch = outcomes(items)
+    return Heard(Record("outcomes", 0, offset, None, batch.encode(), []), batch, rows_of(batch)[0])

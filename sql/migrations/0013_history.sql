@@ -1,0 +1,151 @@
+-- History that can be let go of day by day, and what SQL users see of jobs and dead letters.
+
+-- ---- partitions ------------------------------------------------------------------------------------
+
+-- The table that holds a UTC day's rows now; NULL if none is attached. A day may have had others, which retention
+-- has detached and may still be exporting.
+CREATE FUNCTION cronstream.job_runs_partition(day date) RETURNS regclass
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT i.inhrelid::regclass FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'cronstream.job_runs'::regclass AND NOT i.inhdetachpending
+      AND c.relname ~ ('^job_runs_' || to_char(day, 'YYYYMMDD') || '(_\d+)?$');
+END;
+
+-- Make the partition of a UTC day if it is not there; true if it was made now. Safe to call from any process at once.
+-- Built beside and then attached, because CREATE TABLE PARTITION OF would lock readers out. A late row of a day
+-- that retention is letting go of gets a new table: only while the old one's detachment is under way must it wait,
+-- which is error 55P03 (try again). A detachment that nobody carries on is ended here.
+CREATE OR REPLACE FUNCTION cronstream.ensure_job_runs_partition(day date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+DECLARE
+    part text := 'job_runs_' || to_char(day, 'YYYYMMDD');
+    begins CONSTANT timestamptz := day::timestamp AT TIME ZONE 'UTC';
+    pending regclass;
+    number integer := 1;
+BEGIN
+    IF day IS NULL OR NOT isfinite(day) OR day NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no partition for day %L', day);
+    END IF;
+    IF cronstream.job_runs_partition(day) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended('cronstream.job_runs partitions', 0));
+    IF cronstream.job_runs_partition(day) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    SELECT i.inhrelid::regclass INTO pending FROM pg_inherits i
+    WHERE i.inhparent = 'cronstream.job_runs'::regclass AND i.inhdetachpending;
+    IF pending IS NOT NULL THEN
+        IF NOT pg_try_advisory_xact_lock(hashtextextended('cronstream.job_runs retention', 0)) THEN
+            RAISE EXCEPTION USING ERRCODE = 'lock_not_available', MESSAGE = format('%s is being detached', pending);
+        END IF;
+        EXECUTE format('ALTER TABLE cronstream.job_runs DETACH PARTITION %s FINALIZE', pending);
+    END IF;
+    WHILE EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'cronstream'::regnamespace) LOOP
+        number := number + 1;
+        part := 'job_runs_' || to_char(day, 'YYYYMMDD') || '_' || number;
+    END LOOP;
+    EXECUTE format('CREATE TABLE cronstream.%I (LIKE cronstream.job_runs INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);
+    EXECUTE format('ALTER TABLE cronstream.job_runs ATTACH PARTITION cronstream.%I FOR VALUES FROM (%L) TO (%L)',
+                   part, begins, begins + interval '24 hours');
+    RETURN true;
+END $$;
+
+-- One row a file: what was exported, and whether its rows are in Postgres again.
+CREATE TABLE cronstream.history_exports (
+    day          date NOT NULL,
+    part         integer NOT NULL,          -- from 1; a day has more if rows came after its export
+    file         text NOT NULL,             -- its name in the history folder
+    source       text NOT NULL,             -- the partition that it was exported from
+    rows         bigint NOT NULL,
+    checksum     text NOT NULL,             -- sha256 of the rows as CSV, in the order of the primary key
+    exported_at  timestamptz NOT NULL DEFAULT now(),
+    dropped_at   timestamptz,               -- NULL: its rows are still, or again, in job_runs
+    keep_until   timestamptz,               -- restored: retention lets the day be until then
+    PRIMARY KEY (day, part)
+);
+
+-- ---- status in SQL ---------------------------------------------------------------------------------
+
+-- Written by the history sink in the transaction that stores the rows. Only tenant is indexed beside the key, so that
+-- an update touches no index.
+CREATE TABLE cronstream.job_status (
+    job_id          bigint PRIMARY KEY,
+    tenant          text NOT NULL,
+    name            text NOT NULL,
+    state           text NOT NULL,           -- running, else last_outcome; deleted
+    running         integer NOT NULL DEFAULT 0,
+    last_run        timestamptz,             -- scheduled time of the attempt or skip that was heard of last
+    last_request_id bigint,
+    last_attempt    integer,
+    last_outcome    text,
+    last_finished_at timestamptz,
+    last_error      text,                    -- or the reason of a skip
+    succeeded       bigint NOT NULL DEFAULT 0,
+    failed          bigint NOT NULL DEFAULT 0,
+    timed_out       bigint NOT NULL DEFAULT 0,
+    lost            bigint NOT NULL DEFAULT 0,
+    skipped         bigint NOT NULL DEFAULT 0,
+    cancelled       bigint NOT NULL DEFAULT 0,
+    updated_at      timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1);
+CREATE INDEX job_status_tenant ON cronstream.job_status (tenant, job_id);
+COMMENT ON TABLE cronstream.job_status IS 'One row a job that ever ran or was skipped, at most two seconds behind.';
+
+-- What runs now: attempts that began and have not ended.
+CREATE TABLE cronstream.running_attempts (
+    job_id          bigint NOT NULL,
+    scheduled_time  timestamptz NOT NULL,
+    request_id      bigint NOT NULL,
+    attempt         integer NOT NULL,
+    tenant          text NOT NULL,
+    name            text NOT NULL,
+    started_at      timestamptz NOT NULL,
+    worker          text NOT NULL,
+    PRIMARY KEY (job_id, scheduled_time, request_id, attempt)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1);
+COMMENT ON TABLE cronstream.running_attempts IS 'Attempts that began and have not ended, at most two seconds behind.';
+
+-- Up to where outcomes are in job_status. By the topic's own id, since a topic made anew counts from 0.
+CREATE TABLE cronstream.outcomes_read (
+    topic_id     text NOT NULL,
+    partition    integer NOT NULL,
+    next_offset  bigint NOT NULL,
+    PRIMARY KEY (topic_id, partition)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- ---- dead letters ----------------------------------------------------------------------------------
+
+-- Filled from the dead-letter topic. A letter that was produced twice has one identity, and one row.
+CREATE TABLE cronstream.dead_letters (
+    letter_id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    identity        bytea NOT NULL UNIQUE,
+    state           text NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'redriven', 'discarded')),
+    reason          text NOT NULL,
+    stage           text NOT NULL,           -- who set it aside
+    error           text NOT NULL,
+    at              timestamptz NOT NULL,    -- when it was set aside
+    topic           text NOT NULL,           -- where the record stood
+    partition       integer NOT NULL,
+    "offset"        bigint NOT NULL,
+    job_ids         bigint[] NOT NULL DEFAULT '{}',   -- of all its items
+    tenant          text,                    -- of the one job that it is about; NULL: of several, or unknown
+    name            text,
+    scheduled_time  timestamptz,             -- of the one run that it is about, and so below
+    request_id      bigint,
+    attempts        integer,
+    idempotency_key text,
+    key             bytea,
+    value           bytea NOT NULL,
+    headers         jsonb NOT NULL DEFAULT '[]',      -- the record's own: [name, base64]
+    cut             boolean NOT NULL DEFAULT false,   -- value is only its beginning
+    letter_partition integer NOT NULL,       -- where the letter stands in the dead-letter topic
+    letter_offset   bigint NOT NULL,
+    decided_at      timestamptz,
+    decided_by      text
+);
+CREATE INDEX dead_letters_open ON cronstream.dead_letters (letter_id) WHERE state = 'open';
+CREATE INDEX dead_letters_job_ids ON cronstream.dead_letters USING gin (job_ids);
+CREATE INDEX dead_letters_at ON cronstream.dead_letters (at);
+COMMENT ON TABLE cronstream.dead_letters IS 'Records set aside, with what became of them: cronstream dead-letters lists, redrives and discards.';
