@@ -22,6 +22,8 @@ _COMMANDS = {
     "doctor": "cli.doctor:doctor",
     "jobs": "cli.jobs:jobs",
     "runs": "cli.runs:runs",
+    "history": "cli.history:history",
+    "dead-letters": "cli.dead_letters:letters",
     "preview": "cli.preview:preview",
     "adopt-etcd": "cli.adopt:adopt_etcd",
 }

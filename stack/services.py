@@ -47,6 +47,7 @@ SERVICES: dict[str, Service] = {
         Service("mover", "streams.mover"),
         Service("history", "streams.sink"),
         Service("commands", "streams.commands"),
+        Service("alerts", "streams.alerts"),
         Service("worker-1", "workers"),
     )
 }

@@ -1,0 +1,173 @@
+"""``cronstream history``: days of history in Postgres and in files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+import sql
+from cli.environment import settings
+from cli.errors import Failure, Misuse
+from cli.output import json_option, print_json, print_table
+from cronstream.settings import StreamsSettings
+from streams.days import Days, Export, HistoryError
+
+_NO_FILE: list[Export | None] = [None]
+
+
+class Day(click.ParamType):
+    """A UTC day: ``2026-11-29``."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        if isinstance(value, date):
+            return value
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no day: write 2026-11-29")
+
+
+folder_option = click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the files are; without it CRONSTREAM_HISTORY_FOLDER.",
+)
+
+
+@click.group()
+def history() -> None:
+    """Show, export and restore days of history.
+
+    The history sink exports days older than CRONSTREAM_HISTORY_DAYS by itself, where
+    CRONSTREAM_HISTORY_FOLDER is set; this is for doing it by hand.
+    """
+
+
+@history.command("list")
+@json_option
+def list_days(as_json: bool) -> None:
+    """List the days that Postgres holds, and the files."""
+    with _days(Path(), lock=False) as days:
+        rows = _by_day(days)
+    if as_json:
+        print_json(rows)
+        return
+    header = ("DAY", "IN POSTGRES", "ROWS ABOUT", "BYTES", "FILE", "ROWS", "EXPORTED (UTC)", "KEPT UNTIL (UTC)")
+    print_table(
+        header,
+        (
+            (
+                row["day"],
+                row["partition"] is not None,
+                row["rows_estimate"],
+                row["bytes"],
+                row["file"],
+                row["rows"],
+                row["exported_at"],
+                row["keep_until"],
+            )
+            for row in rows
+        ),
+    )
+
+
+@history.command("export")
+@click.argument("wanted", metavar="DAY...", type=Day(), nargs=-1, required=True)
+@click.option("--drop", is_flag=True, help="Then take the day's rows out of Postgres.")
+@folder_option
+@json_option
+def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: bool) -> None:
+    """Write days into Parquet files, each read back and compared. A file that is there and still right stays."""
+    answers = []
+    with _days(_folder(folder)) as days:
+        days.finish()
+        for day in wanted:
+            sources = [one["source"] for one in days.attached() if one["day"] == day]
+            if not sources:
+                known = ", ".join(one.file for one in days.exports(day))
+                raise Failure(f"Postgres has no rows of {day}" + (f"; they are in {known}" if known else ""))
+            for source in sources:
+                if drop:
+                    days.let_go(day, source)
+                else:
+                    days.export(day, source)
+            done = days.exports(day)[-1]
+            answers.append({"day": f"{day}", "file": done.file, "rows": done.rows, "checksum": done.checksum})
+    if as_json:
+        print_json(answers)
+    for answer in () if as_json else answers:
+        print(f"{answer['day']}: {answer['rows']:,} rows in {answer['file']}" + (", dropped" if drop else ""))
+
+
+@history.command("restore")
+@click.argument("day", type=Day())
+@click.option("--keep-days", type=click.IntRange(1, 3650), default=7, show_default=True, help="How long it stays.")
+@folder_option
+@json_option
+def restore(day: date, keep_days: int, folder: Path | None, as_json: bool) -> None:
+    """Load a day's files into job_runs again. Retention lets the day be for --keep-days."""
+    with _days(_folder(folder)) as days:
+        rows = days.restore(day, timedelta(days=keep_days))
+    if as_json:
+        print_json({"day": f"{day}", "rows": rows})
+    else:
+        print(f"{day}: {rows:,} rows are in job_runs again, for {keep_days} days")
+
+
+@contextmanager
+def _days(folder: Path, *, lock: bool = True) -> Iterator[Days]:
+    """Without a statement's timeout: a day may be large."""
+    with sql.connect(settings(StreamsSettings), "history", autocommit=True) as connection:
+        days = Days(connection, folder)
+        try:
+            if not lock:
+                yield days
+                return
+            with days.alone() as alone:
+                if not alone:
+                    raise Failure("another process exports or restores history right now: try again later")
+                yield days
+        except HistoryError as error:
+            raise Failure(str(error)) from error
+
+
+def _folder(chosen: Path | None) -> Path:
+    folder = chosen or settings(StreamsSettings).history_folder
+    if folder is None:
+        raise Misuse("name the folder of the files: --folder, or CRONSTREAM_HISTORY_FOLDER")
+    return folder
+
+
+def _by_day(days: Days) -> list[dict[str, Any]]:
+    """One row a day and file, oldest first."""
+    partitions = {one["day"]: one for one in days.attached()}
+    exports: dict[date, list[Export | None]] = defaultdict(list)
+    for one in days.exports():
+        exports[one.day].append(one)
+    return [
+        _row(day, partitions.get(day), one)
+        for day in sorted(partitions.keys() | exports.keys())
+        for one in exports.get(day) or _NO_FILE
+    ]
+
+
+def _row(day: date, partition: dict[str, Any] | None, export: Export | None) -> dict[str, Any]:
+    return {
+        "day": f"{day}",
+        "partition": partition and partition["source"],
+        "rows_estimate": partition and max(partition["rows_estimate"], 0),
+        "bytes": partition and partition["bytes"],
+        "file": export and export.file,
+        "rows": export and export.rows,
+        "checksum": export and export.checksum,
+        "exported_at": export and export.exported_at.replace(microsecond=0),
+        "keep_until": export and export.keep_until,
+    }
