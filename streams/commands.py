@@ -15,17 +15,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 import psycopg
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from cronstream import dead_letters, logs
 from cronstream.clock import Clock, SystemClock
-from cronstream.dead_letters import Record
+from cronstream.dead_letters import Headers, Record
 from cronstream.fault_points import reach
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from sql.connection import connect
@@ -40,6 +39,7 @@ from streams.command_records import (
     poison_answer,
     refusal,
     result_of,
+    sender_of,
 )
 from streams.patience import Patience, record_of
 
@@ -53,19 +53,47 @@ Answer = dict[str, Any]
 
 
 class Applier:
-    """Applies one command at a time, on one connection that is made anew after it broke."""
+    """Applies commands in their order, on one connection that is made anew after it broke."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._connect = connect
         self._connection: psycopg.Connection[Any] | None = None
 
-    def answer(self, record: Record) -> Answer:
-        """What becomes of the record. Raises psycopg.OperationalError (and only that) while the database is away."""
+    def answers(self, records: Sequence[Record]) -> list[Answer]:
+        """What becomes of each. Raises psycopg.OperationalError (and only that) while the database is away."""
         try:
-            return self._answer(record)
+            return self._together(records)
         except (psycopg.Error, SchemaError) as error:
             self.close()
             raise psycopg.OperationalError(str(error)) from error
+
+    def _together(self, records: Sequence[Record]) -> list[Answer]:
+        """In one transaction; one by one where a command breaks it."""
+        try:
+            with self._connected().transaction():
+                return [self._answer(record) for record in records]
+        except psycopg.DatabaseError as error:
+            if _passes(error):
+                raise
+        return [self._alone(record) for record in records]
+
+    def _alone(self, record: Record) -> Answer:
+        """A command that the database cannot take is refused for good."""
+        try:
+            return self._answer(record)
+        except psycopg.DatabaseError as error:
+            if _passes(error):
+                raise
+            log.exception("A command failed in the database", extra={"action": "apply", "record": record.place})
+            failure = _failure(error)
+        sender = sender_of(orjson.loads(record.value or b""))
+        try:
+            return self._refuse(sender, failure)
+        except psycopg.DatabaseError as error:
+            if _passes(error):
+                raise
+            log.exception("A refusal cannot be stored; it is answered all the same", extra={"action": "refuse"})
+            return refusal(sender, failure)
 
     def close(self) -> None:
         """Drop the connection; the next command makes a new one."""
@@ -80,33 +108,22 @@ class Applier:
             return poison_answer(record, str(poison))
         except RefusedCommand as refused:
             return self._refuse(refused.sender, refused.error)
-        try:
-            return self._ask("apply_command", {"command": as_json(command)})
-        except psycopg.DatabaseError as error:
-            if _passes(error):
-                raise
-            log.exception("A command failed in the database", extra={"action": "apply", "record": record.place})
-            sender = Sender(id=command.id, tenant=command.tenant, name=command.name, kind=command.command)
-            return self._refuse(sender, _failure(error))
+        return self._ask("apply_command", {"command": as_json(command)})
 
     def _refuse(self, sender: Sender, error: dict[str, str]) -> Answer:
-        given = {**sender.model_dump(), "error": orjson.dumps(error).decode()}
-        try:
-            return self._ask("refuse_command", given)
-        except psycopg.DatabaseError as problem:
-            if _passes(problem):
-                raise
-            log.exception("A refusal cannot be stored; it is answered all the same", extra={"action": "refuse"})
-            return refusal(sender, error)
+        return self._ask("refuse_command", {**sender.model_dump(), "error": orjson.dumps(error).decode()})
 
     def _ask(self, query: str, given: dict[str, Any]) -> Answer:
-        if self._connection is None:
-            self._connection = self._connect()
-            schema_version_check(self._connection)
-        row = self._connection.execute(queries[query], given).fetchone()
+        row = self._connected().execute(queries[query], given).fetchone()
         assert row is not None
         answer: Answer = row[0]
         return answer
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            self._connection = self._connect()
+            schema_version_check(self._connection)
+        return self._connection
 
 
 def _passes(error: psycopg.DatabaseError) -> bool:
@@ -154,9 +171,10 @@ class Commands:
             }
         )
         self._patience = Patience(self._consumer, clock, self._stop)
+        self._undelivered: KafkaError | None = None
 
     def stop(self, *_: Any) -> None:
-        """End after the command under way."""
+        """End after the commands under way."""
         self._stop.set()
 
     def run(self) -> None:
@@ -172,41 +190,50 @@ class Commands:
             log.info("Commands have stopped", extra={"action": "stop"})
 
     def _take(self) -> None:
-        """What is there is applied, each answer acknowledged, then the offsets committed."""
-        done: list[Record] = []
+        """What is there is applied and each answer acknowledged, then the offsets committed."""
+        records = []
         first = self._consumer.poll(0.1)
-        for message in [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE, timeout=0)]:
+        for message in [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE - 1, timeout=0)]:
             error = message.error()
-            if error is not None:
+            if error is None:
+                records.append(record_of(message))
+            else:
                 log.warning("Kafka says: %s", error.str(), extra={"action": "consume", "code": error.name()})
-                continue
-            record = record_of(message)
-            if not self._patience.insist("apply", partial(self._apply, record)):
-                break
-            done.append(record)
-        done = [record for record in done if self._is_ours(record)]
-        if done and self._patience.insist("flush", lambda: self._producer.flush(FLUSH_SECONDS) == 0):
+        if records and self._patience.insist("apply", lambda: self._answered(records)):
             reach("commands.answered")
-            self._commit(done)
+            self._commit(self._ours(records))
 
-    def _is_ours(self, record: Record) -> bool:
-        """While it waited for Postgres a partition may have moved: its new owner begins before this record."""
-        return any(place.partition == record.partition for place in self._consumer.assignment())
+    def _ours(self, records: Sequence[Record]) -> list[Record]:
+        """While it waited for Postgres a partition may have moved: its new owner begins before these records."""
+        assigned = {place.partition for place in self._consumer.assignment()}
+        return [record for record in records if record.partition in assigned]
 
-    def _apply(self, record: Record) -> bool:
-        if not self._is_ours(record):
-            return True
+    def _answered(self, records: Sequence[Record]) -> bool:
+        """Applied, and every answer acknowledged; doing it again changes nothing and answers the same."""
+        ours = self._ours(records)
         try:
-            answer = self._applier.answer(record)
+            answers = self._applier.answers(ours)
         except psycopg.OperationalError as error:
             log.warning("Postgres does not take commands, waiting: %s", error, extra={"action": "apply"})
             return False
         reach("commands.applied")
-        key, value = result_of(record, answer)
-        self._producer.produce(self._settings.topics.command_results, value, key)
-        if not answer["accepted"]:
-            self._set_aside(record, answer)
+        self._undelivered = None
+        for record, answer in zip(ours, answers, strict=True):
+            key, value = result_of(record, answer)
+            self._produce(self._settings.topics.command_results, key, value, [])
+            if not answer["accepted"]:
+                self._set_aside(record, answer)
+        if self._producer.flush(FLUSH_SECONDS) or self._undelivered is not None:
+            log.warning("Kafka does not take answers, waiting: %s", self._undelivered, extra={"action": "answer"})
+            return False
         return True
+
+    def _produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
+        self._producer.produce(topic, value, key, headers=[*headers], on_delivery=self._delivered)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._undelivered = error
 
     def _set_aside(self, record: Record, answer: Answer) -> None:
         error = answer["error"]
@@ -215,9 +242,9 @@ class Commands:
         log.warning(
             "Set aside: %s", error["message"], extra={"action": "dead_letter", "record": record.place, "reason": reason}
         )
-        self._producer.produce(self._settings.topics.dead_letter, letter.value, letter.key, headers=[*letter.headers])
+        self._produce(self._settings.topics.dead_letter, letter.key, letter.value, letter.headers)
 
-    def _commit(self, records: list[Record]) -> None:
+    def _commit(self, records: Sequence[Record]) -> None:
         last = {record.partition: record.offset + 1 for record in records}
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in last.items()]
         try:
@@ -227,7 +254,7 @@ class Commands:
 
 
 def main() -> None:
-    """Settings → commands; SIGTERM ends it after the command under way."""
+    """Settings → commands; SIGTERM ends it after the commands under way."""
     try:
         settings = read_settings(StreamsSettings, os.environ)
     except SettingsError as error:
