@@ -104,8 +104,9 @@ def _postgres(answer: dict[str, Any]) -> list[str]:
     edits = f"{answer['open_changes']:,} open edits"
     if answer["open_changes"]:
         edits += f", the oldest for {span(answer['oldest_age'])}"
+    requests = f"; {answer['open_requests']:,} open requests" if answer["open_requests"] else ""
     jobs = "1 definition" if answer["definitions"] == 1 else f"{answer['definitions']:,} definitions"
-    lines = [f"{about}{jobs}{paused}; {edits}"]
+    lines = [f"{about}{jobs}{paused}; {edits}{requests}"]
     overdue = answer["oldest_overdue"]
     if overdue is not None:
         who = f"job {overdue['job_id']} ({overdue['tenant']}/{overdue['name']})"

@@ -72,8 +72,10 @@ SELECT CASE WHEN c.reltuples < 1e6 THEN (SELECT count(*) FROM cronstream.job_def
 FROM pg_class c WHERE c.oid = 'cronstream.job_definitions'::regclass
 
 -- name: open_edits
--- Edits that no leader has planned yet, and how long the oldest has been open.
-SELECT count(*) AS open_changes, clock_timestamp() - min(changed_at) AS oldest_age FROM cronstream.job_changes
+-- Edits that no leader has planned yet, and how long the oldest has been open; requests with runs to publish.
+SELECT count(*) AS open_changes, clock_timestamp() - min(changed_at) AS oldest_age,
+       (SELECT count(*) FROM cronstream.open_requests) AS open_requests
+FROM cronstream.job_changes
 
 -- name: oldest_overdue
 -- The schedule that has been due for longest, if any is.

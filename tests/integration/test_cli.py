@@ -232,13 +232,14 @@ def test_run_now_and_backfill_are_requests_and_an_id_is_asked_once(
     assert cronstream("jobs", "run-now", job, job, "--id", "x").exit_code == 2
 
 
-def test_status_counts_definitions_and_open_edits(cronstream: Command, job: int) -> None:
+def test_status_counts_definitions_open_edits_and_open_requests(cronstream: Command, job: int) -> None:
     cronstream("jobs", "pause", job)
+    cronstream("jobs", "run-now", job)
     result = cronstream("status", "--json")
     assert result.exit_code == 1, "no coordinator runs here"
     postgres = json.loads(result.stdout)["postgres"]
     assert (postgres["definitions"], postgres["paused"], postgres["open_changes"]) == (1, 1, 2)
-    assert postgres["oldest_overdue"] is None
+    assert (postgres["open_requests"], postgres["oldest_overdue"]) == (1, None)
 
 
 def test_status_shows_who_leads_and_what_streams_count(installation: TestInstallation, cronstream: Command) -> None:
