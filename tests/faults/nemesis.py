@@ -12,7 +12,7 @@ from tests.faults.history import Fault, Figure, Leader
 
 log = logging.getLogger("faults")
 
-RECOVERS_WITHIN = 120.0
+RECOVERS_WITHIN = 180.0
 FRESH_SECONDS = 4.0
 
 SHORT = (
