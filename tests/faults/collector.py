@@ -10,9 +10,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from cronstream.bodies import PoisonItem, report_of, skip_of
 from cronstream.clock import SystemClock
 from cronstream.records import RUN_KINDS, Batch, Item, Kind, PoisonRecord
-from cronstream.topics import Topics
+from cronstream.topics import Topics, partition_of
 from tests.faults.history import Attempt, DeadLetter, Event, Outcome, Recorder, Run, Skip, Trigger
 
+STAGES = ("triggers", "attempts", "outcomes")
 _HOW = {
     Kind.STARTED: "started",
     Kind.SUCCEEDED: "succeeded",
@@ -47,11 +48,9 @@ class Collector:
         )
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
-        self.newest_trigger_us = 0
-        """The newest scheduled time that was published."""
         self.newest_token = 0
-        self.newest_attempt_us = 0
-        self.newest_outcome_us = 0
+        self.newest_us: dict[str, list[int]] = {name: [0] * partitions for name in STAGES}
+        """By stage and partition, the newest scheduled time of a run that went through it."""
         self.heard_ns = self._clock.boot_ns()
         """Boot time of the last record."""
         # Topics are read in no order among themselves: an end may be seen before its attempt.
@@ -65,6 +64,10 @@ class Collector:
         self._over.set()
         self._thread.join(20)
         self._consumer.close()
+
+    def _through(self, stage: str, partition: int, scheduled_us: int) -> None:
+        newest = self.newest_us[stage]
+        newest[partition] = max(newest[partition], scheduled_us)
 
     @property
     def open(self) -> int:
@@ -104,13 +107,15 @@ class Collector:
     def _note(self, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, Trigger):
-                self.newest_trigger_us = max(self.newest_trigger_us, event.scheduled_us)
+                self._through("triggers", event.partition, event.scheduled_us)
                 self.newest_token = max(self.newest_token, event.token)
             elif isinstance(event, Attempt):
-                self.newest_attempt_us = max(self.newest_attempt_us, event.scheduled_us)
+                self._through("attempts", event.partition, event.scheduled_us)
                 self._admitted.add((event.run, event.attempt))
             elif isinstance(event, Outcome) and event.how != "started":
-                self.newest_outcome_us = max(self.newest_outcome_us, event.scheduled_us)
+                self._through(
+                    "outcomes", partition_of(event.job_id, len(self.newest_us["outcomes"])), event.scheduled_us
+                )
                 self._ended.add((event.run, event.attempt))
 
 
