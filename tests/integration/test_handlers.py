@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg.conninfo import conninfo_to_dict
 
-from cronstream.bodies import Policy, Work, pack
+from cronstream.bodies import Policy, Work, pack, report_of
 from cronstream.records import Item, Kind
+from tests.integration.test_streams import free_port
 from tests.integration.test_workers import SCHEDULED_US, TOKEN, World, is_alive, log_item
-from tests.support.installation import TestInstallation
+from tests.support.installation import ROOT, TestInstallation
 from tests.support.poll import eventually
 from tests.support.receiver import Receiver
 
@@ -181,7 +187,7 @@ def test_a_statement_dies_with_its_run(world: World, installation: TestInstallat
         sleep = {"connection": "own", "statement": "SELECT pg_sleep(600)"}
         world.emit(0, job(1, "sql", sleep, seconds=3))
         eventually(lambda: sleepers() == 1, within=20)
-        assert world.wait_for_ends(1)[1] in ("TIMED_OUT", "FAILED")
+        assert world.wait_for_ends(1) == {1: "TIMED_OUT"}
         eventually(lambda: sleepers() == 0, within=10)
         world.emit(0, job(2, "sql", sleep, seconds=600))
         eventually(lambda: sleepers() == 1, within=20)
@@ -279,3 +285,31 @@ def test_one_tenant_that_hangs_all_its_jobs_does_not_delay_another(world: World)
         assert {number: kind for number, kind in ends.items() if number >= 1000} == dict.fromkeys(
             range(1000, 1100), "SUCCEEDED"
         )
+
+
+def test_the_example_receiver_acts_once_for_all_attempts_of_a_run(world: World, installation: TestInstallation) -> None:
+    """The code block of the docs, as it stands there but for its database and port."""
+    text = (ROOT / "docs" / "handlers.md").read_text()
+    example = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "run_app" in block)
+    [table] = re.findall(r"# (CREATE TABLE .*)", example)
+    with installation.connect() as connection:
+        connection.execute(table)
+    port = free_port()
+    code = example.replace('"dbname=shop"', repr(installation.dsn)).replace("port=8000", f"port={port}")
+    receiver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    installation.processes.append(receiver)
+    eventually(lambda: answers(port), within=30, says="the receiver is up")
+    world.worker("w1")
+    call = {"url": f"http://127.0.0.1:{port}/charge", "body": {"customer": "c", "cents": 5}}
+    first = job(1, "http", call)
+    world.emit(0, first, msgspec.structs.replace(first, attempt=2))
+    eventually(lambda: len(world.jobs(Kind.SUCCEEDED)) == 2, within=30)
+    said = [report_of(item.body).output for _, _, item in world.outcomes if item.kind == Kind.SUCCEEDED]
+    assert sorted(json.loads(output or "")["new"] for output in said) == [False, True]
+    with installation.connect() as connection:
+        assert connection.execute("SELECT * FROM charges").fetchall() == [(KEY, "c", 5)]
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -81,7 +81,7 @@ class HttpHandler:
                 said = clean(secrets.hide(await _read(response.content, BODY_BYTES)), BODY_BYTES)
                 return self._judge(call, response, said or None)
         except TimeoutError:
-            return failed(f"no answer within {call.timeout_seconds:g} s")
+            return failed("no answer" + (f" within {call.timeout_seconds:g} s" if call.timeout_seconds else ""))
         except aiohttp.InvalidURL:
             return refused("the payload's url cannot be used")
         except (aiohttp.ClientError, OSError) as error:

@@ -27,6 +27,7 @@ from workers.attempt import Attempt, BadPayload, PayloadReader, Result, failed, 
 from workers.handlers.sql_connections import read_connections
 from workers.handlers.sql_pool import Pool
 
+SPARE_MS = 1000
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _FINAL_CLASSES = frozenset({"0A", "21", "22", "23", "42"})
 
@@ -62,8 +63,9 @@ class SqlHandler:
         text, values = numbered(asked.statement, {**asked.parameters, **attempt.identity})
         try:
             async with pool.connection(attempt.work.tenant) as connection:
-                left_ms = max(1, (attempt.deadline_us - self._clock.wall_us()) // 1000)
-                await connection.execute(f"SET statement_timeout = {left_ms}")
+                left_ms = max(0, attempt.deadline_us - self._clock.wall_us()) // 1000
+                # A little more than is left: the deadline cancels it first, unless this worker cannot.
+                await connection.execute(f"SET statement_timeout = {left_ms + SPARE_MS}")
                 rows = await connection.wait(_execute(connection.pgconn, text, values))
         except NotOneStatement as error:
             return refused(str(error))
