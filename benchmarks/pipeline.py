@@ -1,9 +1,8 @@
-"""The whole product on one installation: leader, streams, worker and history, and what history says of runs."""
+"""The whole product on one installation: leader, streams, mover, worker and history, and what history says of runs."""
 
 from __future__ import annotations
 
 import time
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,10 @@ from benchmarks import fleet
 from benchmarks.installation import Bench
 from cronstream.settings import Installation
 
-PROCESSES = "one coordinator, one streams process, the history sink, one worker, the four servers; no capture"
-AT_WORK = ("leader", "streams", "worker", "sink", "postgres", "kafka", "others")
+PROCESSES = (
+    "one coordinator, one streams process, the mover, the history sink, one worker, the four servers; no capture"
+)
+AT_WORK = ("leader", "streams", "mover", "worker", "sink", "postgres", "kafka", "others")
 Times = npt.NDArray[np.int64]
 _CANARIES = 40
 """Enough that every partition has one."""
@@ -29,11 +30,10 @@ def start(bench: Bench, **worker: object) -> dict[str, int]:
         fleet.insert_aligned(connection, _CANARIES, [at_us])
         pids = {
             "streams": bench.start("streams-1", "streams"),
+            "mover": bench.start("mover-1", "streams.mover"),
             "sink": bench.start("sink-1", "streams.sink"),
             "worker": bench.start("worker-1", "workers", **{"slots": 200, **worker}),
         }
-        if find_spec("streams.mover") is not None:
-            pids["mover"] = bench.start("mover-1", "streams.mover")
         pids["leader"] = bench.lead()
         bench.until_loaded()
         bench.until(lambda: ended(connection, at_us, at_us + 1) >= _CANARIES, within=60, every=0.2)

@@ -56,7 +56,7 @@ def until_written(argv: list[str], extra: Mapping[str, str]) -> Times:
     if code != 0 or not file.exists():
         said = log_file().read_text(errors="replace").strip()
         if TOO_LATE in said[-2000:]:
-            raise TooLate(f"{argv[-2]}: {TOO_LATE}")
+            raise TooLate(TOO_LATE)
         raise BenchError(f"a peer ended with {code}: {said.splitlines()[-1] if said else 'it printed nothing'}")
     return np.array(file.read_text().split(), np.int64)
 

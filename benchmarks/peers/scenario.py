@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from benchmarks.leading import Latenesses, TooLate, made, recorded, until_publis
 from benchmarks.measure import percentiles_ms
 from benchmarks.peers import environment
 from benchmarks.peers.processes import Times
-from benchmarks.peers.schedulers import PEERS, Peer
+from benchmarks.peers.schedulers import PEERS, Peer, patiently
 from benchmarks.report import Report, Value
 from benchmarks.scale import jobs
 from benchmarks.tables import cell, table
@@ -74,7 +75,7 @@ def _measure(report: Report, peer: Peer, sizes: tuple[int, ...], watch: float, r
     """Its best rate over the sizes; a size it does not get through ends its turn."""
     best: float | None = None
     for number, size in enumerate(map(jobs, sizes)):
-        at, times = _fired(peer, size, watch)
+        at, times = patiently(partial(peer.fire, installation.STACK.home, size, watch))
         found = figures(at, times, size)
         remark = "" if len(times) >= size else f"not through in {watch:.0f} s"
         if remark and number + 1 < len(sizes):
@@ -87,16 +88,6 @@ def _measure(report: Report, peer: Peer, sizes: tuple[int, ...], watch: float, r
         if remark:
             break
     return best
-
-
-def _fired(peer: Peer, size: int, watch: float) -> tuple[float, Times]:
-    """Again with more time while the set-up takes too long."""
-    for patience in (1.0, 3.0):
-        try:
-            return peer.fire(installation.STACK.home, size, watch, patience)
-        except TooLate as late:
-            print(f"  {late}", flush=True)
-    return peer.fire(installation.STACK.home, size, watch, 10.0)
 
 
 def figures(at: float, times: Times, size: int) -> dict[str, Value]:

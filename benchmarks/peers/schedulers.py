@@ -34,6 +34,7 @@ Fire = Callable[[Home, int, float, float], tuple[float, Times]]
 Patience stretches the time for the set-up, 1 on a quiet machine. Raises TooLate when it did not suffice."""
 
 
+_PATIENCE = (1.0, 3.0, 10.0)
 _STARTED_S = 6.0
 _BEAT_S = 3.0
 """Of it, what beat takes to be up."""
@@ -49,6 +50,16 @@ class Peer:
     fire: Fire
     sizes: tuple[int, ...]
     """What the usual run asks of it; the full one asks all for every size."""
+
+
+def patiently(fire: Callable[[float], tuple[float, Times]]) -> tuple[float, Times]:
+    """Again with more patience while the set-up takes too long. Raises TooLate."""
+    for patience in _PATIENCE[:-1]:
+        try:
+            return fire(patience)
+        except TooLate as late:
+            print(f"  {late}: again, with more time", flush=True)
+    return fire(_PATIENCE[-1])
 
 
 def _instant(size: int, per_job_us: float, patience: float) -> float:
@@ -98,7 +109,7 @@ def _redbeat(mode: str) -> Fire:
             load = [*interpreter(), "redbeat_peer.py", "load", str(size), str(at)]
             subprocess.run(load, cwd=FOLDER, env=variables(extra), check=True)
             if time.time() > at - _BEAT_S:
-                raise TooLate(f"redbeat: {TOO_LATE}")
+                raise TooLate(TOO_LATE)
             celery = [*interpreter(), "-m", "celery", "-A", "redbeat_peer"]
             programs = [[*celery, "beat", "--loglevel=ERROR", "--pidfile="]]
             if mode == "execute":
