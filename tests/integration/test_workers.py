@@ -406,3 +406,17 @@ def test_a_worker_may_die_between_any_two_of_its_effects(world: World, point: st
     lost = {number for number, kind in found.items() if kind == "LOST"}
     assert len(world.ran("w1")) - before == (len(ATTEMPTS) - len(lost) if before == 0 else 0)
     eventually(lambda: world.committed(0).offset == 1, within=60)
+
+
+@pytest.mark.parametrize("point", ["work.ending", "work.ended"])
+def test_a_worker_may_die_while_it_says_what_its_predecessor_lost(world: World, point: str) -> None:
+    first = world.worker("w1", fault_point="work.started")
+    world.emit(0, *map(log_item, ATTEMPTS))
+    assert first.wait(60) == -signal.SIGKILL
+    second = world.worker("w1", fault_point=point)
+    assert second.wait(60) == -signal.SIGKILL
+    world.worker("w1")
+    assert world.wait_for_ends(len(ATTEMPTS)) == dict.fromkeys(ATTEMPTS, "LOST")
+    eventually(lambda: world.committed(0).offset == 1, within=60)
+    assert world.ends() == dict.fromkeys(ATTEMPTS, "LOST")
+    assert world.ran("w1") == []

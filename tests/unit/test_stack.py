@@ -171,6 +171,16 @@ class TestSettings:
             "CRONSTREAM_INSTALLATION": "mine"
         }
 
+    def test_workers_of_this_machine_reach_it_unless_the_shell_says_otherwise(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker, streams = services.Service("w", "workers"), services.Service("s", "streams")
+        monkeypatch.delenv("CRONSTREAM_HTTP_ALLOW", raising=False)
+        assert services.environment(home, worker)["CRONSTREAM_HTTP_ALLOW"] == "127.0.0.0/8,::1/128"
+        assert "CRONSTREAM_HTTP_ALLOW" not in services.environment(home, streams)
+        monkeypatch.setenv("CRONSTREAM_HTTP_ALLOW", "10.0.0.0/8")
+        assert services.environment(home, worker)["CRONSTREAM_HTTP_ALLOW"] == "10.0.0.0/8"
+
     def test_a_process_that_runs_with_other_settings_is_found_out(
         self, home: Home, monkeypatch: pytest.MonkeyPatch
     ) -> None:
