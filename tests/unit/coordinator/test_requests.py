@@ -203,6 +203,25 @@ def test_a_backfill_that_outlives_its_leader_has_every_run_once(world: World) ->
     assert world.runs_of(row) == sorted(world.runs_of(row))
 
 
+def test_many_backfills_take_turns_and_a_run_now_passes_them(world: World) -> None:
+    job_id = world.insert(cron="* * * * * *")
+    go_on(world, 2)
+    backfills = [world.backfill(job_id, 60) for _ in range(30)]
+    world.read()
+    under_way = [step for arrival in iter(world.mailbox.take, None) for step in getattr(arrival, "steps", ())]
+    assert 0 < len(under_way) < 10
+    world.take_office()
+    go_on(world, 2)
+    assert any(row.state == "open" for row in backfills)
+    now = world.run_now(job_id)
+    go_on(world, 1)
+    assert now.state == "done"
+    go_on(world, 40)
+    assert [(row.state, row.published) for row in backfills] == [("done", 60)] * 30
+    world.settle()
+    world.check()
+
+
 def test_what_the_last_leader_published_and_did_not_note_is_not_published_again(world: World) -> None:
     """However long nobody led: admission would have forgotten it by then."""
     job_id = world.insert(every_us=61 * SECOND)
