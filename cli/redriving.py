@@ -61,6 +61,8 @@ def refusal(letter: Letter, topics: Collection[str]) -> str | None:
             "comes from a leader that was followed by another, which published what it stood for; "
             "it would be refused again: discard it"
         )
+    if letter.reason == dead_letters.REFUSED_COMMAND:
+        return "is a command that was answered for good under its id: send it mended under a new one, and discard it"
     if letter.cut:
         return f"holds only the beginning of its record, which may still stand at {letter.place}: discard it"
     if letter.topic not in topics:
