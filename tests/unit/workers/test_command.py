@@ -163,6 +163,15 @@ def test_a_stopped_guard_is_killed_too(monkeypatch: pytest.MonkeyPatch, tmp_path
     eventually(lambda: not is_alive(pid), within=5)
 
 
+def test_a_stopped_guard_is_woken_and_tells_what_it_had_read(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"echo begun; echo $$ >> {pids}; kill -STOP $PPID; sleep 600"
+    attempt, result = run({"argv": ["sh", "-c", script]}, deadline=0.7)
+    assert result is None
+    assert attempt.partial_output == "begun\n"
+    assert not is_alive(pids_in(pids, 1)[0])
+
+
 def test_it_is_off_unless_allowed() -> None:
     _, result = run({"argv": ["true"]}, command_enabled=False)
     assert result is not None
