@@ -1,7 +1,8 @@
 """The audit: which open edits did capture miss? Its cost is the number of open edits, never of jobs.
 
-An open change counts as missed when the feed has delivered a heartbeat that was
-committed well after it, or when it has waited long while heartbeats are stale.
+An open change counts as missed when the feed has delivered something that was committed
+well after it, or when it has waited long and nothing at all came meanwhile: for as long as
+capture brings the edits of a long transaction, it brings no heartbeat.
 Missed changes are planned from the table like any other.
 """
 
@@ -28,14 +29,19 @@ class OpenChange:
 def missed(
     changes: Iterable[OpenChange],
     *,
-    heartbeat_us: int | None,
+    reached_us: int | None,
+    heard_us: int | None,
     now_us: int,
     stale_us: int,
 ) -> list[OpenChange]:
-    """The changes that the feed should have delivered by now. ``heartbeat_us``: the newest one's commit."""
+    """The changes that the feed should have delivered by now.
+
+    ``reached_us``: the newest commit among what it delivered; ``heard_us``: when it last delivered anything.
+    """
+    silent = heard_us is None or now_us - heard_us > stale_us
     return [
         change
         for change in changes
-        if (heartbeat_us is not None and heartbeat_us > change.committed_us + _MARGIN_US)
-        or (now_us - change.committed_us > stale_us and (heartbeat_us is None or now_us - heartbeat_us > stale_us))
+        if (reached_us is not None and reached_us > change.committed_us + _MARGIN_US)
+        or (silent and now_us - change.committed_us > stale_us)
     ]

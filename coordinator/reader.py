@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -25,6 +25,7 @@ from coordinator.audit import OpenChange, missed
 from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
 from coordinator.loading import Loading, Slice
+from coordinator.read_ahead import MANY, ReadAhead
 from coordinator.request_reader import RequestReader
 from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
@@ -42,6 +43,8 @@ _SMALLEST_SLICE = 500
 """The first slice is small, so that the first trigger does not wait for a large one."""
 _MOST_WAITING = 8
 """Parts that wait for the dispatcher before the reader does."""
+_EDITS_AT_ONCE = 2000
+"""Edits read at once."""
 _OPEN_AT_ONCE = 10_000
 _TRIES_FOR_A_ROW = 20
 
@@ -59,6 +62,7 @@ class Reader:
         end_term: Callable[[str], None],
         ask: Ask | None = None,
         largest_slice: int = _LARGEST_SLICE,
+        many: int = MANY,
     ) -> None:
         """``ask`` answers the reader's queries at once, rows as dicts but for ``load``; by default Postgres does."""
         self._settings = settings
@@ -85,8 +89,11 @@ class Reader:
         self._columns = Columns()
         self._largest_slice = largest_slice
         self._writer: Writer | None = None
-        self.heartbeat_us: int | None = None
-        """Commit time of the newest heartbeat before which every edit of the feed was handed over."""
+        self._read_ahead = ReadAhead(many)
+        self.reached_us: int | None = None
+        """The newest commit among heartbeats and edits of the feed; every edit that came before was handed over."""
+        self._heard_us: int | None = None
+        """When the feed last brought anything."""
         self.capture_missed = 0
         self.loaded_through = False
         """True once the whole horizon was read for the first time."""
@@ -106,11 +113,13 @@ class Reader:
     def changed(self, job_id: int, change_id: int) -> None:
         """The feed saw an edit."""
         self._delivered.put((job_id, change_id))
+        self._heard_us = self._database_clock.now_us()
         self._wake.set()
 
     def beat(self, committed_us: int) -> None:
         """The feed saw a heartbeat."""
         self._delivered.put(committed_us)
+        self._heard_us = self._database_clock.now_us()
 
     def unmatched(self, job_ids: list[int]) -> None:
         """The writer found rows that were not as expected."""
@@ -164,20 +173,43 @@ class Reader:
         for job_ids in _drain(self._unmatched):
             self._read_again(job_ids)
         wanted = {job_id: change_id for job_id, (change_id, _) in self._unseen.items()}
-        beat_us = self.heartbeat_us
+        reached_us = self.reached_us or 0
+        came, newest_id = 0, 0
         for delivered in _drain(self._delivered):
             if isinstance(delivered, int):
-                beat_us = delivered
+                reached_us = max(reached_us, delivered)
                 continue
             job_id, change_id = delivered
-            wanted[job_id] = max(change_id, wanted.get(job_id, 0))
+            came, newest_id = came + 1, max(newest_id, change_id)
+            if not self._read_ahead.came(change_id):
+                wanted[job_id] = max(change_id, wanted.get(job_id, 0))
         if wanted:
             found = self._post_edits(list(wanted))
-            self._remember_unseen(wanted, found)
-        self.heartbeat_us = beat_us  # only now: what was delivered before it has been handed over
+            self._remember_unseen(wanted, found.keys())
+            reached_us = max(reached_us, *(found.get(change_id, 0) for change_id in wanted.values()))
+        self.reached_us = reached_us or None  # only now: what was delivered before it has been handed over
+        self._read_ahead.came_together(came, newest_id)
+        if self._read_ahead.after_id is not None:
+            self._read_page_ahead(self._read_ahead.after_id)
         self.requests.turn(self._ask)
 
-    def _remember_unseen(self, wanted: dict[int, int], found: set[int]) -> None:
+    def _read_page_ahead(self, after_id: int) -> None:
+        """Plan a page of what stands behind the edits that the feed has brought; the next page in the next turn."""
+        page = self._open_changes(after_id, _EDITS_AT_ONCE)
+        new = [change for change in page if change.change_id not in self._posted.get(change.job_id, ())]
+        found = self._post_edits(list(dict.fromkeys(change.job_id for change in new)))
+        more = len(page) == _EDITS_AT_ONCE
+        self._read_ahead.was_read(
+            [change for change in new if change.change_id in found], page[-1].change_id if more else None
+        )
+        if more:
+            self._wake.set()
+
+    def _open_changes(self, after_id: int, most: int) -> list[OpenChange]:
+        rows = self._ask("open_changes", {"after_id": after_id, "most": most})
+        return [OpenChange(row["change_id"], row["job_id"], row["committed_us"]) for row in rows]
+
+    def _remember_unseen(self, wanted: dict[int, int], found: Collection[int]) -> None:
         """A change can arrive before its commit is visible; ask again for a moment, then leave it to the audit."""
         unseen = {}
         for job_id, change_id in wanted.items():
@@ -196,21 +228,25 @@ class Reader:
         still_open: dict[int, set[int]] = {}
         after_id = 0
         while True:
-            rows = self._ask("open_changes", {"after_id": after_id, "most": _OPEN_AT_ONCE})
-            changes = [OpenChange(row["change_id"], row["job_id"], row["committed_us"]) for row in rows]
+            changes = self._open_changes(after_id, _OPEN_AT_ONCE)
             for change in changes:
                 still_open.setdefault(change.job_id, set()).add(change.change_id)
             new = [change for change in changes if change.change_id not in self._posted.get(change.job_id, ())]
-            due = new if first else missed(new, heartbeat_us=self.heartbeat_us, now_us=now_us, stale_us=stale_us)
+            due = (
+                new
+                if first
+                else missed(new, reached_us=self.reached_us, heard_us=self._heard_us, now_us=now_us, stale_us=stale_us)
+            )
             if due and not first:
-                self.capture_missed += len(due)
-                log.warning("Capture missed %d edits; they are planned from the table", len(due))
-            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), MOST_EDITS):
+                self._note_missed(len(due))
+            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
                 self._post_edits(chunk)
                 self._follow_unless(first)
-            if len(rows) < _OPEN_AT_ONCE:
+            if len(changes) < _OPEN_AT_ONCE:
                 break
-            after_id = rows[-1]["change_id"]
+            after_id = changes[-1].change_id
+        if lost := self._read_ahead.lost(self.reached_us, now_us):
+            self._note_missed(lost)
         self.requests.audit(self._ask)
         # What was handed over meanwhile stays: these rows were read before.
         for job_id, ids in posted_before.items():
@@ -218,6 +254,10 @@ class Reader:
             self._posted[job_id] = left
             if not left:
                 del self._posted[job_id]
+
+    def _note_missed(self, count: int) -> None:
+        self.capture_missed += count
+        log.warning("Capture missed %d edits; they are planned from the table", count)
 
     def _follow_unless(self, first: bool) -> None:
         if self._stop.is_set():
@@ -276,18 +316,19 @@ class Reader:
     def _has_to_follow(self) -> bool:
         return bool(self._unseen) or self._wake.is_set()
 
-    def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
-        """Read the open changes of some jobs and hand them over; returns the change ids found."""
-        found: set[int] = set()
-        for chunk in _chunks(job_ids, MOST_EDITS):
+    def _post_edits(self, job_ids: Sequence[int]) -> dict[int, int]:
+        """Read the open changes of some jobs and hand them over; returns the commit times of those found."""
+        found: dict[int, int] = {}
+        for chunk in _chunks(job_ids, _EDITS_AT_ONCE):
             as_of, now_us = self._flushed(), self._database_clock.now_us()
             rows = self._ask("read_edits", {"job_ids": chunk})
-            found |= {row["change_id"] for row in rows}
+            found.update((row["change_id"], row["committed_us"]) for row in rows)
             edits = list(edits_of(rows, self._posted, now_us))
             for edit in edits:
                 self._posted.setdefault(edit.job_id, set()).update(change.change_id for change in edit.changes)
-            if edits:
-                self._mailbox.put(Edits(edits, as_of))
+            for start in range(0, len(edits), MOST_EDITS):
+                self._await_room()
+                self._mailbox.put(Edits(edits[start : start + MOST_EDITS], as_of))
         return found
 
     def _read_again(self, job_ids: list[int]) -> None:

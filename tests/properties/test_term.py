@@ -20,7 +20,7 @@ JOBS = st.integers(0, 4)
 class Terms(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
-        self.world = World(seed, largest_slice=2)
+        self.world = World(seed, small=True)
 
     def _job(self, number: int) -> int:
         return number % len(self.world.histories) + 1

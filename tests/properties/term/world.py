@@ -81,9 +81,10 @@ class Stop:
 
 
 class World:
-    def __init__(self, seed: int, largest_slice: int = 1000) -> None:
+    def __init__(self, seed: int, *, small: bool = False) -> None:
+        """``small``: what is read at once is cut up and read ahead, however few jobs there are."""
         self.random = random.Random(seed)
-        self._largest_slice = largest_slice
+        self._reader_limits = {"largest_slice": 2, "many": 2} if small else {}
         self.clock = FakeClock(START_US)
         self.tables = Tables()
         self.log = Log(self)
@@ -123,7 +124,7 @@ class World:
             Stop(self),
             self._end_term,
             ask=self._ask,
-            largest_slice=self._largest_slice,
+            **self._reader_limits,
         )
         self.writer = Writer(
             SETTINGS,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from coordinator.read_ahead import MANY
 from cronstream.clock import SECOND
 from tests.properties.term.world import World
 from tests.unit.coordinator.test_dispatcher import go_on
@@ -44,4 +47,119 @@ def test_an_edit_that_capture_lost_is_planned_and_counted() -> None:
     world.reader.beat(world.now_us() + 5 * SECOND)
     go_on(world, 3)
     assert world.tables.schedules[job_id].next_us is not None
+    assert world.reader.capture_missed == 1
+
+
+MORE = 2 * MANY + 50
+
+
+def long_transaction(world: World) -> list[int]:
+    """Many inserts of one commit."""
+    return [world.insert(every_us=60 * SECOND) for _ in range(MORE)]
+
+
+def planned(world: World, jobs: list[int]) -> int:
+    return sum(job_id in world.tables.schedules for job_id in jobs)
+
+
+def quiet_world() -> World:
+    world = World(1)
+    world.meanwhile = world.log.faults = False
+    go_on(world, 2)
+    return world
+
+
+def deliver(world: World, count: int) -> None:
+    """The feed brings so many edits, and no heartbeat behind them."""
+    for event in world.feed[:count]:
+        world.reader.changed(*event)
+    del world.feed[:count]
+
+
+def turn(world: World, seconds: float = 0.5) -> None:
+    world.clock.advance(seconds)
+    for part in (world.read, world.dispatch, world.write_all):
+        part()
+
+
+def test_a_long_transaction_is_planned_before_capture_has_brought_all_of_it() -> None:
+    world = quiet_world()
+    jobs = long_transaction(world)
+    deliver(world, MANY)
+    turn(world)
+    assert planned(world, jobs) == MORE
+    asked: list[str] = []
+    ask = world.reader._ask_rows
+
+    def noted(name: str, given: dict[str, Any]) -> list[Any]:
+        asked.append(name)
+        return ask(name, given)
+
+    world.reader._ask_rows = noted
+    while world.feed:  # the rest comes for a minute
+        deliver(world, 5)
+        turn(world, 2.0)
+    assert "read_edits" not in asked
+    world.reader.beat(world.now_us())
+    for _ in range(20):
+        turn(world)
+    assert (world.reader.capture_missed, world.tables.changes) == (0, {})
+
+
+def test_it_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", 60)
+    world = quiet_world()
+    jobs = long_transaction(world)
+    deliver(world, MANY)
+    found = []
+    for _ in range(4):
+        turn(world, 0.0)
+        found.append(planned(world, jobs))
+    assert found == [MANY + 60, MANY + 120, MORE, MORE]
+
+
+def test_few_edits_at_once_are_followed_one_by_one() -> None:
+    world = quiet_world()
+    jobs = long_transaction(world)
+    deliver(world, MANY - 1)
+    turn(world)
+    assert planned(world, jobs) == MANY - 1
+
+
+def test_edits_read_ahead_that_capture_never_brings_are_counted() -> None:
+    world = quiet_world()
+    jobs = long_transaction(world)
+    deliver(world, MANY + 10)
+    turn(world)
+    world.feed.clear()
+    for _ in range(6):
+        turn(world)
+        world.reader.beat(world.now_us())
+    turn(world, 2.0)
+    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, MORE - MANY - 10)
+    turn(world, 2.0)
+    assert world.reader.capture_missed == MORE - MANY - 10
+
+
+def test_a_feed_that_brings_edits_all_the_time_misses_none_for_want_of_a_heartbeat() -> None:
+    """A hundred thousand edits take capture longer than the audit waits for a silent feed."""
+    world = quiet_world()
+    jobs = long_transaction(world)
+    while world.feed:
+        deliver(world, 10)
+        turn(world, 1.0)
+    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, 0)
+
+
+def test_an_edit_that_came_shows_how_far_the_feed_has_come() -> None:
+    """Heartbeats may be missing; what was committed well before is missed all the same."""
+    world = quiet_world()
+    lost = world.insert(every_us=SECOND)
+    world.feed.clear()
+    for _ in range(4):
+        world.clock.advance(1.0)
+        world.insert(every_us=SECOND)
+        deliver(world, 1)
+        turn(world, 0.0)
+    assert world.tables.schedules[lost].next_us is not None
     assert world.reader.capture_missed == 1

@@ -118,22 +118,25 @@ CHANGE = OpenChange(1, 1, 100 * SECOND)
 
 
 @pytest.mark.parametrize(
-    ("heartbeat", "now", "expected"),
+    ("reached", "heard", "now", "expected"),
     [
-        (None, 105, False),  # no heartbeat yet, and not long
-        (None, 111, True),
-        (99, 105, False),  # the feed has not come so far
-        (100.5, 105, False),  # within the margin
-        (101.5, 105, True),
-        (99, 111, True),  # heartbeats are stale
-        (105, 111, True),
-        (99.5, 109, False),
+        (None, None, 105, False),  # nothing yet, and not long
+        (None, None, 111, True),
+        (99, 104, 105, False),  # the feed has not come so far
+        (100.5, 104, 105, False),  # within the margin
+        (101.5, 104, 105, True),
+        (99, 100, 111, True),  # silent for long
+        (99, 110, 150, True),
+        (100, 149, 150, False),  # it still brings the edits of a long transaction
+        (105, 106, 111, True),
+        (99.5, 100, 109, False),
     ],
 )
-def test_which_changes_capture_missed(heartbeat: float | None, now: float, expected: bool) -> None:
+def test_which_changes_capture_missed(reached: float | None, heard: float | None, now: float, expected: bool) -> None:
     found = missed(
         [CHANGE],
-        heartbeat_us=None if heartbeat is None else int(heartbeat * SECOND),
+        reached_us=None if reached is None else int(reached * SECOND),
+        heard_us=None if heard is None else int(heard * SECOND),
         now_us=now * SECOND,
         stale_us=10 * SECOND,
     )
