@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.slots import ABSENT, SlotIndex
@@ -12,6 +12,7 @@ from coordinator.slots import ABSENT, SlotIndex
 IDS = st.sampled_from([*range(40), 2**62, 2**63 - 1, 5 * 10**12])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.sets(IDS, max_size=12)), max_size=40))
 def test_it_finds_what_a_dictionary_finds(steps: list[tuple[bool, set[int]]]) -> None:
     column = np.zeros(64, np.int64)
