@@ -30,6 +30,10 @@ class ReadAhead:
         if count >= self._many:
             self.after_id = max(newest_id, self.after_id or 0)
 
+    def will_read(self, change_id: int) -> bool:
+        """True for what stands in the pages to come: it waits for us and not for the feed."""
+        return self.after_id is not None and change_id > self.after_id
+
     def was_read(self, page: Iterable[OpenChange], newest_id: int | None) -> None:
         """These were handed over, and the feed has yet to bring them. ``newest_id`` None: the page was the last."""
         self._expected.update((change.change_id, change) for change in page)

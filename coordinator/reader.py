@@ -232,12 +232,15 @@ class Reader:
             for change in changes:
                 still_open.setdefault(change.job_id, set()).add(change.change_id)
             new = [change for change in changes if change.change_id not in self._posted.get(change.job_id, ())]
-            due = (
-                new
-                if first
-                else missed(new, reached_us=self.reached_us, heard_us=self._heard_us, now_us=now_us, stale_us=stale_us)
-            )
-            if due and not first:
+            due = new
+            if not first:
+                due = missed(
+                    (change for change in new if not self._read_ahead.will_read(change.change_id)),
+                    reached_us=self.reached_us,
+                    heard_us=self._heard_us,
+                    now_us=now_us,
+                    stale_us=stale_us,
+                )
                 self._note_missed(len(due))
             for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
                 self._post_edits(chunk)
@@ -245,8 +248,7 @@ class Reader:
             if len(changes) < _OPEN_AT_ONCE:
                 break
             after_id = changes[-1].change_id
-        if lost := self._read_ahead.lost(self.reached_us, now_us):
-            self._note_missed(lost)
+        self._note_missed(self._read_ahead.lost(self.reached_us, now_us))
         self.requests.audit(self._ask)
         # What was handed over meanwhile stays: these rows were read before.
         for job_id, ids in posted_before.items():
@@ -256,8 +258,9 @@ class Reader:
                 del self._posted[job_id]
 
     def _note_missed(self, count: int) -> None:
-        self.capture_missed += count
-        log.warning("Capture missed %d edits; they are planned from the table", count)
+        if count:
+            self.capture_missed += count
+            log.warning("Capture missed %d edits; they are planned from the table", count)
 
     def _follow_unless(self, first: bool) -> None:
         if self._stop.is_set():

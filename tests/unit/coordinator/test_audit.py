@@ -118,6 +118,20 @@ def test_it_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [MANY + 60, MANY + 120, MORE, MORE]
 
 
+def test_what_is_being_read_ahead_is_not_missed_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capture stands still in the middle of a transaction, and the machine is slow."""
+    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", 40)
+    world = quiet_world()
+    jobs = long_transaction(world)
+    deliver(world, MANY)
+    for _ in range(5):
+        turn(world, 4.0)
+    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, 0)
+    deliver(world, MORE)
+    go_on(world, 3)  # with heartbeats
+    assert (world.tables.changes, world.reader.capture_missed) == ({}, 0)
+
+
 def test_few_edits_at_once_are_followed_one_by_one() -> None:
     world = quiet_world()
     jobs = long_transaction(world)
