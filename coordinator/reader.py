@@ -25,6 +25,7 @@ from coordinator.audit import OpenChange, missed
 from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
 from coordinator.loading import Loading, Slice
+from coordinator.posted import Posted
 from coordinator.read_ahead import MANY, ReadAhead
 from coordinator.request_reader import RequestReader
 from coordinator.rows import edits_of, jobs_of
@@ -76,8 +77,7 @@ class Reader:
         self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         self._wake = threading.Event()
         self.requests = RequestReader(settings, mailbox, self._wake.set)
-        self._posted: dict[int, set[int]] = {}
-        """Changes handed over and perhaps not closed yet, by job: they are not planned twice."""
+        self._posted = Posted()
         self._unseen: dict[int, tuple[int, int]] = {}
         """Changes of the feed whose row was not visible: by job, (change_id, tries)."""
         self._horizon_us = 0
@@ -196,7 +196,7 @@ class Reader:
     def _read_page_ahead(self, after_id: int) -> None:
         """Plan a page of what stands behind the edits that the feed has brought; the next page in the next turn."""
         page = self._open_changes(after_id, _EDITS_AT_ONCE)
-        new = [change for change in page if change.change_id not in self._posted.get(change.job_id, ())]
+        new = self._posted.new(page)
         found = self._post_edits(list(dict.fromkeys(change.job_id for change in new)))
         more = len(page) == _EDITS_AT_ONCE
         self._read_ahead.was_read(
@@ -214,7 +214,7 @@ class Reader:
         unseen = {}
         for job_id, change_id in wanted.items():
             tries = self._unseen.get(job_id, (change_id, 0))[1] + 1
-            if change_id not in found and tries < _TRIES_FOR_A_ROW and change_id not in self._posted.get(job_id, ()):
+            if change_id not in found and tries < _TRIES_FOR_A_ROW and not self._posted.has(job_id, change_id):
                 unseen[job_id] = (change_id, tries)
         self._unseen = unseen
 
@@ -222,20 +222,17 @@ class Reader:
         """Look at open changes; at the start of a term every one of them is planned."""
         first = self._audited_ns is None
         self._audited_ns = self._clock.boot_ns()
-        posted_before = {job_id: set(ids) for job_id, ids in self._posted.items()}
+        closed = self._posted.ids()
         now_us = self._database_clock.now_us()
         stale_us = int(self._settings.audit_stale_seconds * SECOND)
-        still_open: dict[int, set[int]] = {}
         after_id = 0
         while True:
             changes = self._open_changes(after_id, _OPEN_AT_ONCE)
-            for change in changes:
-                still_open.setdefault(change.job_id, set()).add(change.change_id)
-            new = [change for change in changes if change.change_id not in self._posted.get(change.job_id, ())]
-            due = new
+            closed.difference_update(change.change_id for change in changes)
+            due = self._posted.new(changes)
             if not first:
                 due = missed(
-                    (change for change in new if not self._read_ahead.will_read(change.change_id)),
+                    (change for change in due if not self._read_ahead.will_read(change.change_id)),
                     reached_us=self.reached_us,
                     heard_us=self._heard_us,
                     now_us=now_us,
@@ -250,12 +247,7 @@ class Reader:
             after_id = changes[-1].change_id
         self._note_missed(self._read_ahead.lost(self.reached_us, now_us))
         self.requests.audit(self._ask)
-        # What was handed over meanwhile stays: these rows were read before.
-        for job_id, ids in posted_before.items():
-            left = self._posted.get(job_id, set()) - (ids - still_open.get(job_id, set()))
-            self._posted[job_id] = left
-            if not left:
-                del self._posted[job_id]
+        self._posted.close(closed)  # what was handed over meanwhile is not among them: these rows were read before
 
     def _note_missed(self, count: int) -> None:
         if count:
@@ -326,9 +318,8 @@ class Reader:
             as_of, now_us = self._flushed(), self._database_clock.now_us()
             rows = self._ask("read_edits", {"job_ids": chunk})
             found.update((row["change_id"], row["committed_us"]) for row in rows)
-            edits = list(edits_of(rows, self._posted, now_us))
-            for edit in edits:
-                self._posted.setdefault(edit.job_id, set()).update(change.change_id for change in edit.changes)
+            edits = list(edits_of(rows, self._posted.by_job, now_us))
+            self._posted.add(edits)
             for start in range(0, len(edits), MOST_EDITS):
                 self._await_room()
                 self._mailbox.put(Edits(edits[start : start + MOST_EDITS], as_of))
@@ -340,8 +331,7 @@ class Reader:
         self._mailbox.put(forget)
         self._await(forget.taken)
         self._await_flushed()
-        for job_id in job_ids:
-            self._posted.pop(job_id, None)
+        self._posted.forget(job_ids)
         self._hand_over("read_jobs", job_ids=job_ids)
         self._post_edits(job_ids)
 
