@@ -24,18 +24,23 @@ BOUND = 4096
 FAMILY = "echo begun; setsid sh -c 'echo $$ >> {pids}; sleep 600' & sh -c 'echo $$ >> {pids}; sleep 600; :' & {then}"
 
 
-def run(payload: dict[str, Any], *, deadline: float | None = None, **changes: Any) -> tuple[Attempt, Result | None]:
-    """None: it was cut off at its deadline."""
+def run(
+    payload: dict[str, Any], *, cut_off: tuple[Path, int] | None = None, **changes: Any
+) -> tuple[Attempt, Result | None]:
+    """None: it was cut off, as at its deadline, once that file had so many process ids."""
 
     async def go() -> tuple[Attempt, Result | None]:
         chosen = settings(**{"command_enabled": True, "output_bytes": BOUND, **changes})
         handler = CommandHandler(chosen, {"PATH": os.environ["PATH"], "SECRET": "s"})
         attempt = an_attempt("command", payload)
-        try:
-            async with asyncio.timeout(deadline):
-                return attempt, await handler.run(attempt)
-        except TimeoutError:
-            return attempt, None
+        if cut_off is None:
+            return attempt, await handler.run(attempt)
+        running = asyncio.create_task(handler.run(attempt))
+        await asyncio.to_thread(pids_in, *cut_off)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return attempt, None
 
     return asyncio.run(go())
 
@@ -119,7 +124,7 @@ def test_a_flood_of_output_keeps_its_end_within_the_bound() -> None:
 
 def test_the_whole_tree_dies_at_the_deadline(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    attempt, result = run({"argv": ["sh", "-c", FAMILY.format(pids=pids, then="wait")]}, deadline=1.0)
+    attempt, result = run({"argv": ["sh", "-c", FAMILY.format(pids=pids, then="wait")]}, cut_off=(pids, 2))
     assert result is None
     assert attempt.partial_output == "begun\n"
     assert not any(is_alive(pid) for pid in pids_in(pids))
@@ -145,7 +150,7 @@ def test_the_whole_tree_dies_with_its_worker(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", program]) as worker:
         family = pids_in(pids)
         worker.send_signal(signal.SIGKILL)
-    eventually(lambda: not any(is_alive(pid) for pid in family), within=5)
+    eventually(lambda: not any(is_alive(pid) for pid in family), within=10)
 
 
 def test_a_program_that_kills_its_guard_has_failed() -> None:
@@ -153,20 +158,20 @@ def test_a_program_that_kills_its_guard_has_failed() -> None:
     assert result == Result(Kind.FAILED, "killed by SIGKILL", None)
 
 
-def test_a_stopped_guard_is_killed_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_guard_that_is_stopped_again_and_again_is_killed_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(program, "KILL_SECONDS", 0.2)
     pids = tmp_path / "pids"
-    script = f"echo $$ >> {pids}; kill -STOP $PPID; sleep 600"
-    _, result = run({"argv": ["sh", "-c", script]}, deadline=0.7)
+    script = f"kill -STOP $PPID; echo $$ >> {pids}; while kill -STOP $PPID; do :; done"
+    _, result = run({"argv": ["sh", "-c", script]}, cut_off=(pids, 1))
     assert result is None
     [pid] = pids_in(pids, 1)
-    eventually(lambda: not is_alive(pid), within=5)
+    eventually(lambda: not is_alive(pid), within=10)
 
 
 def test_a_stopped_guard_is_woken_and_tells_what_it_had_read(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    script = f"echo begun; echo $$ >> {pids}; kill -STOP $PPID; sleep 600"
-    attempt, result = run({"argv": ["sh", "-c", script]}, deadline=0.7)
+    script = f"echo begun; kill -STOP $PPID; echo $$ >> {pids}; sleep 600"
+    attempt, result = run({"argv": ["sh", "-c", script]}, cut_off=(pids, 1))
     assert result is None
     assert attempt.partial_output == "begun\n"
     assert not is_alive(pids_in(pids, 1)[0])
