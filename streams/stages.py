@@ -153,7 +153,10 @@ class Settling:
         effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settled.ended.items()})
         given_up = sum(one.subject is not None for one in settled.refused)
         effects.counts.update(
-            unreadable=len(settled.refused) - given_up, given_up=given_up, retries=len(settled.retries)
+            admitted=len(settled.starts),
+            retries=len(settled.retries),
+            given_up=given_up,
+            unreadable=len(settled.refused) - given_up,
         )
         effects.running = settled.running
         return effects

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 
 from cronstream.clock import MINUTE
@@ -108,3 +110,22 @@ def test_only_the_same_record_has_the_stored_decision() -> None:
     assert window.row((0, 3), 1, NOON + 1) is None
     assert window.row((0, 3), 2, NOON) is None
     assert window.row((0, 4), 1, NOON) is None
+
+
+def test_a_trigger_is_remembered_in_few_bytes() -> None:
+    """A minute of one partition of twelve at 8,300 triggers/s, of ten million jobs, in records of about 115."""
+    random = np.random.default_rng(3)
+    rows = []
+    for number in range(360):
+        members = np.unique(random.integers(0, 10_000_000, 115))
+        packed = Ids.of((NOON + number // 6 * 1_000_000, 0, 1), members)
+        rows.append(Row(number, 1, NOON + number, NOON + number, False, (packed,)))
+    tracemalloc.start()
+    window = Window(WINDOW, rows)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    in_memory = (held + sum(len(row.encode()) for row in rows)) / window.ids
+    in_the_table = sum(len(row.key) + len(row.encode()) for row in rows) / window.ids
+    print(f"bytes a trigger: {in_memory:.1f} in memory, {in_the_table:.1f} in the table")
+    assert in_memory < 24
+    assert in_the_table < 6
