@@ -43,6 +43,8 @@ BACKLOG_ITEMS = 20_000
 BACKLOG_BYTES = 64 * 1024 * 1024
 
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT})
+_NO_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+NO_LEADER_SECONDS = 0.1
 
 T = TypeVar("T")
 
@@ -119,7 +121,7 @@ class PollThread:
         self._stop.set()
 
     def _main(self) -> None:
-        problem: BaseException | None = None
+        problem: BaseException | None = RuntimeError("the poll thread ended; its last words are above")
         try:
             self._consumer = Consumer(
                 {
@@ -134,9 +136,13 @@ class PollThread:
             while not self._stop.is_set():
                 self._round()
             self._leave()
+            problem = None
         except BaseException as error:
             problem = _explained(error, self._settings.node)
-        self._loop.call_soon_threadsafe(self._on_end, problem)
+        finally:
+            # What the client library says inside a rebalance can come out of poll as something that is no
+            # exception, which no except clause takes; a worker without this thread must not seem to live on.
+            self._loop.call_soon_threadsafe(self._on_end, problem)
 
     def _round(self) -> None:
         message = self._consumer.poll(POLL_SECONDS)
@@ -202,10 +208,19 @@ class PollThread:
     def _start(self, consumer: Consumer, committed: TopicPartition) -> Start:
         if committed.error is not None:
             raise KafkaException(committed.error)
-        low, high = consumer.get_watermark_offsets(
-            TopicPartition(self._topic, committed.partition), timeout=QUERY_SECONDS
-        )
+        low, high = self._watermarks(consumer, TopicPartition(self._topic, committed.partition))
         return start_of(committed, low, high)
+
+    def _watermarks(self, consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+        """Asked again while nobody leads the partition: the topic was just made, or its broker is coming up."""
+        deadline = self._clock.boot_ns() + QUERY_SECONDS * 1e9
+        while True:
+            try:
+                return consumer.get_watermark_offsets(place, timeout=QUERY_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER or self._clock.boot_ns() > deadline:
+                    raise
+            self._clock.sleep(NO_LEADER_SECONDS)
 
     def _finish_takeovers(self) -> None:
         for number, reading in list(self._reading.items()):

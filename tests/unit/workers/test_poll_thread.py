@@ -1,0 +1,75 @@
+"""A worker whose poll thread is gone ends, whatever ended the thread."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import threading
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from cronstream.clock import SystemClock
+from cronstream.settings import WorkerSettings
+from workers.consumer import PollThread
+from workers.service import Service
+from workers.trust import Trust
+
+SETTINGS = WorkerSettings(postgres="host=nowhere", kafka="127.0.0.1:9", etcd="127.0.0.1:9")
+
+
+def raise_what_is_no_exception() -> None:
+    """As the client library does when one of its own calls fails inside a rebalance: a KafkaError, itself."""
+    api: Any = ctypes.pythonapi
+    api.PyErr_Restore.argtypes = [ctypes.py_object, ctypes.py_object, ctypes.c_void_p]
+    api.PyErr_Restore.restype = None
+    api.Py_IncRef.argtypes, api.Py_IncRef.restype = [ctypes.py_object], None
+    error = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "Failed to get watermark offsets")
+    for held in (KafkaError, error):
+        api.Py_IncRef(held)
+    api.PyErr_Restore(KafkaError, error, None)
+
+
+class Struck(PollThread):
+    """Its first round ends so."""
+
+    def _round(self) -> None:
+        raise_what_is_no_exception()
+
+
+def test_a_poll_thread_that_no_except_clause_hears_of_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)  # pytest's own cannot print such a thing
+
+    async def story() -> BaseException | None:
+        loop, clock = asyncio.get_running_loop(), SystemClock()
+        ended: asyncio.Future[BaseException | None] = loop.create_future()
+        trust = Trust(SETTINGS.session_timeout_seconds, clock.boot_ns())
+        service = Service(SETTINGS.topics.attempts, clock)
+        Struck(SETTINGS, clock, trust, cast(Any, service), loop, ended.set_result).start()
+        return await asyncio.wait_for(ended, 10)
+
+    assert "poll thread" in str(asyncio.run(story()))
+
+
+class Unled:
+    """A client whose partition gets its leader with the third question."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        self.asked += 1
+        if self.asked < 3:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return (5, 9)
+
+
+def test_a_partition_that_nobody_leads_yet_is_asked_for_again() -> None:
+    loop, client = asyncio.new_event_loop(), Unled()
+    clock = SystemClock()
+    trust = Trust(SETTINGS.session_timeout_seconds, clock.boot_ns())
+    thread = PollThread(SETTINGS, clock, trust, cast(Any, None), loop, lambda _: None)
+    assert thread._watermarks(cast(Any, client), TopicPartition("attempts", 0)) == (5, 9)
+    assert client.asked == 3
+    loop.close()
