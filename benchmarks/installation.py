@@ -14,10 +14,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import psycopg
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from benchmarks.report import FOLDER
 from cli.topics import make_topics
@@ -118,7 +120,9 @@ class Bench:
             made = cls(home, name, made_database, folder)
             with made.connect() as connection:
                 migrate(connection)
-            make_topics(made.settings(Installation))
+            settings = made.settings(Installation)
+            make_topics(settings)
+            _until_led(settings)
             try:
                 yield made
             finally:
@@ -270,6 +274,25 @@ def until(ask: Callable[[], object], *, within: float, every: float = 0.05) -> N
         if time.monotonic() > deadline:
             raise BenchError(f"not within {within:.0f} s")
         time.sleep(every)
+
+
+def _until_led(settings: Installation) -> None:
+    """A broker has made topics a while before it leads their partitions: wait, so that no process finds them so."""
+    consumer = Consumer({"bootstrap.servers": settings.kafka, "group.id": "bench-led"})
+
+    def led(place: TopicPartition) -> bool:
+        try:
+            consumer.get_watermark_offsets(place, timeout=5)
+        except KafkaException:
+            return False
+        return True
+
+    try:
+        for spec in settings.topics.specs(settings.partitions):
+            for partition in range(spec.partitions):
+                until(partial(led, TopicPartition(spec.name, partition)), within=60, every=0.1)
+    finally:
+        consumer.close()
 
 
 def _variables(changes: dict[str, object]) -> dict[str, str]:
