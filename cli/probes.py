@@ -120,6 +120,12 @@ def probe_commands(settings: Installation) -> dict[str, Any]:
     return look_at_group(settings, group, [settings.topics.commands], "commands process", PROBE_SECONDS)
 
 
+def probe_alerts(settings: Installation) -> dict[str, Any]:
+    """Who watches dead letters, and how many wait to be told of. Raises Failure when nobody does."""
+    group = f"{settings.installation}-alerts"
+    return look_at_group(settings, group, [settings.topics.dead_letter], "alerts process", PROBE_SECONDS)
+
+
 def get_json(
     address: str, path: str, timeout_seconds: float = PROBE_SECONDS, token: str | None = None
 ) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from cli.environment import settings
 from cli.errors import explain, one_line
 from cli.output import json_option, print_json, span, text
 from cli.probes import (
+    probe_alerts,
     probe_capture,
     probe_commands,
     probe_history,
@@ -56,6 +57,7 @@ def status(as_json: bool) -> None:
             "workers": lambda: probe_workers(chosen),
             "mover": lambda: probe_mover(chosen),
             "history": lambda: probe_history(chosen),
+            "alerts": lambda: probe_alerts(chosen),
             "commands": lambda: probe_commands(chosen),
         }
     )
@@ -163,5 +165,6 @@ _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "workers": _group,
     "mover": _group,
     "history": _group,
+    "alerts": _group,
     "commands": _group,
 }

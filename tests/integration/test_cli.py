@@ -126,9 +126,10 @@ def test_setup_makes_everything_once(bare: Command) -> None:
         "workers": "DOWN",
         "mover": "DOWN",
         "history": "DOWN",
+        "alerts": "DOWN",
         "commands": "DOWN",
     }
-    assert status.stderr == "cronstream: down: leader, streams, workers, mover, history, commands\n"
+    assert status.stderr == "cronstream: down: leader, streams, workers, mover, history, alerts, commands\n"
     assert "nobody is in the group" in status.stdout
 
 
@@ -247,8 +248,9 @@ def test_status_shows_who_leads_and_what_streams_count(installation: TestInstall
     installation.start("streams", "streams-1")
     installation.start("workers", "worker-1")
     installation.start("streams.sink", "sink-1")
+    installation.start("streams.alerts", "alerts-1")
     installation.start("streams.commands", "commands-1")
-    groups = ("workers", "history", "commands")
+    groups = ("workers", "history", "alerts", "commands")
 
     def both() -> Any:
         answer = json.loads(cronstream("status", "--json").stdout)
@@ -259,7 +261,7 @@ def test_status_shows_who_leads_and_what_streams_count(installation: TestInstall
     assert answer["leader"]["node"] == "the-leader"
     assert answer["leader"]["token"] > 0
     assert answer["streams"]["figures"]["admitted"] == 0
-    assert [answer[group]["members"] for group in groups] == [["worker-1"], ["sink-1"], ["commands-1"]]
+    assert [answer[group]["members"] for group in groups] == [["worker-1"], ["sink-1"], ["alerts-1"], ["commands-1"]]
     # A probe has two seconds, and a busy machine takes them now and then.
     shown = eventually(
         lambda: text if "DOWN  Kafka" not in (text := cronstream("status").stdout) else "", within=60, every=0.5

@@ -358,6 +358,17 @@ def test_processes_come_and_go_and_every_answer_is_right_or_503(
                         wrong.append(f"job {job}: unknown after {seen[job]}")
                     elif code not in (0, 404, 503):
                         wrong.append(f"job {job}: {code} {body}")
+                code, body = streams.get("/tenants/acme/jobs?state=succeeded")
+                answers[code] += 1
+                if code == 200:
+                    listed = {one["job_id"]: one["counts"]["succeeded"] for one in body["jobs"]}
+                    for job in jobs:
+                        count = listed.get(job, 0)
+                        if not seen[job] <= count <= acknowledged[job] + 1:
+                            wrong.append(f"job {job} is listed with {count} after {seen[job]}")
+                        seen[job] = max(seen[job], count)
+                elif code not in (0, 503):
+                    wrong.append(f"the list: {code} {body}")
 
     threads = [threading.Thread(target=settle_runs), threading.Thread(target=ask)]
     for thread in threads:

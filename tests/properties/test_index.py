@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -61,8 +62,11 @@ class SmallMerges(IndexMachine):
         self.index.merge_at = 3
 
 
+SETTINGS = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestIndex = IndexMachine.TestCase
+TestIndex.settings = SETTINGS
 TestSmallMerges = SmallMerges.TestCase
+TestSmallMerges.settings = SETTINGS
 
 
 def test_pages_follow_one_another_without_holes() -> None:

@@ -141,9 +141,20 @@ def test_status_says_which_parts_are_down(nowhere: dict[str, str]) -> None:
     lines = result.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [
         [part, "DOWN"]
-        for part in ("postgres", "kafka", "capture", "leader", "streams", "workers", "mover", "history", "commands")
+        for part in (
+            "postgres",
+            "kafka",
+            "capture",
+            "leader",
+            "streams",
+            "workers",
+            "mover",
+            "history",
+            "alerts",
+            "commands",
+        )
     ]
-    down = "postgres, kafka, capture, leader, streams, workers, mover, history, commands"
+    down = "postgres, kafka, capture, leader, streams, workers, mover, history, alerts, commands"
     assert result.stderr == f"cronstream: down: {down}\n"
     assert "Failure(" not in result.stdout
     assert "Error(" not in result.stdout

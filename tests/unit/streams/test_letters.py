@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronstream.clock import to_datetime
@@ -86,6 +86,7 @@ OURS = [name for name, _ in RUN]
 names = st.sampled_from([*OURS, "cronstream-offset", "cronstream-topic", "x"]) | st.text(max_size=5)
 
 
+@settings(deadline=None)
 @given(
     st.none() | st.binary(max_size=60),
     st.lists(st.tuples(names, st.binary(max_size=12) | st.sampled_from([b"-1", b"9" * 30, b"1_0"])), max_size=9),
