@@ -30,6 +30,9 @@ _SIZES = (10_000, 30_000)
 _SIZES_FULL = (1_000, 10_000, 100_000)
 _LOWEST_RATE = 2_500
 """Runs a second that the instants are set apart for."""
+_SET_UP_S = 18
+_ROWS_PER_S = 10_000
+"""What the time for the set-up counts on."""
 _QUEUE_S = 8.0
 _FAILING = 10_000
 _BACKOFF_S = 5
@@ -43,8 +46,7 @@ def run(report: Report, *, full: bool) -> None:
     environment.prepare()
     rows: list[Row] = []
     sizes = [jobs(size) for size in (_SIZES_FULL if full else _SIZES)]
-    with made() as bench:
-        ours = _ours(bench, report, sizes, rows)
+    ours = _in_time(report, sizes, rows)
     report.set("attempts_end_to_end_per_s", ours)
     report.set("attempts.processes", PROCESSES)
     execute = report.get("peers.best_execute_per_s")
@@ -83,10 +85,22 @@ def _queues(report: Report, rows: list[Row]) -> tuple[dict[str, float], list[str
     return best, failed
 
 
-def _ours(bench: Bench, report: Report, sizes: Sequence[int], rows: list[Row]) -> float:
+def _in_time(report: Report, sizes: Sequence[int], rows: list[Row]) -> float:
+    """Ours, again with more time when the set-up took too long."""
+    ahead = _SET_UP_S + sum(sizes) / _ROWS_PER_S
+    for factor in (1, 3):
+        try:
+            with made() as bench:
+                return _ours(bench, report, sizes, rows, ahead * factor)
+        except TooLate as late:
+            print(f"  {late}: again, with more time", flush=True)
+    raise TooLate(f"not set up {ahead * 3:.0f} s ahead either")
+
+
+def _ours(bench: Bench, report: Report, sizes: Sequence[int], rows: list[Row], ahead: float) -> float:
     """Runs a second from the instant until the last is in history, at the best size."""
     failing = jobs(_FAILING)
-    first_us = whole_second(18 + sum(sizes) / 10_000)
+    first_us = whole_second(ahead)
     gaps = np.cumsum([0, *(2 + size / _LOWEST_RATE for size in sizes)])
     instants = [first_us + int(gap) * _SECOND for gap in gaps]
     with receiver() as url, bench.connect() as connection:
