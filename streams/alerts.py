@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 import psycopg
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from cronstream import logs
 from cronstream.clock import Clock, SystemClock, to_datetime
@@ -54,6 +54,8 @@ class Alerts:
         self._store_again_ns = 0
         self._untold: list[Alert] = []
         self._read: dict[int, int] = {}
+        self._at_end: set[int] = set()
+        """Partitions of which everything that is there was read."""
         self._committed: dict[int, int] = {}
         url = settings.alert_webhook_url
         self._webhook = None if url is None else Webhook(settings, url)
@@ -79,6 +81,7 @@ class Alerts:
                 "session.timeout.ms": session_ms,
                 "heartbeat.interval.ms": session_ms // 6,
                 "fetch.wait.max.ms": 50,
+                "enable.partition.eof": True,
                 "logger": log.getChild("librdkafka"),
             }
         )
@@ -114,6 +117,9 @@ class Alerts:
         now = self._clock.boot_ns()
         for message in messages:
             error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._at_end.add(message.partition() or 0)
+                continue
             if error is not None:
                 log.warning("Kafka says: %s", error.str(), extra={"action": "consume", "code": error.name()})
                 continue
@@ -122,7 +128,8 @@ class Alerts:
             self._unstored.append(letter)
             self._grouping.add(letter, now)
             self._read[letter.letter_partition] = letter.letter_offset + 1
-        return len(messages) < READ_AT_ONCE
+            self._at_end.discard(letter.letter_partition)
+        return all(place.partition in self._at_end for place in self._consumer.assignment())
 
     def _keep(self) -> None:
         """Store letters, or hold them until Postgres is back."""
@@ -178,6 +185,7 @@ class Alerts:
         for place in revoked:
             self._read.pop(place.partition, None)
             self._committed.pop(place.partition, None)
+            self._at_end.discard(place.partition)
 
 
 def main() -> None:

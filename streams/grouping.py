@@ -16,7 +16,7 @@ from streams.letters import DeadLetter
 
 MANY_JOBS = 20
 """So many groups of one reason at once are told together."""
-BACKLOG_SECONDS = 5.0
+BACKLOG_SECONDS = 10.0
 """How much longer an alert waits while letters that were there before are still being read."""
 _SECOND = 1_000_000_000
 

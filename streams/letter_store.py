@@ -13,7 +13,7 @@ from streams.letters import DeadLetter
 
 log = logging.getLogger(__name__)
 
-_KEEP = load("dead_letters")["keep_letter"]
+_QUERIES = load("dead_letters")
 
 
 class LetterStore:
@@ -42,7 +42,10 @@ class LetterStore:
 
     def _keep(self, letters: Sequence[DeadLetter]) -> None:
         with self._connected().transaction(), self._connected().cursor() as cursor:
-            cursor.executemany(_KEEP, letters)
+            with cursor.copy("COPY staged_letters FROM STDIN") as copy:
+                for letter in letters:
+                    copy.write_row(letter)
+            cursor.execute(_QUERIES["keep_letters"])
 
     def _keep_one_by_one(self, letters: Sequence[DeadLetter]) -> None:
         for letter in letters:
@@ -56,4 +59,5 @@ class LetterStore:
         if self._connection is None:
             self._connection = self._connect()
             self._connection.autocommit = True
+            self._connection.execute(_QUERIES["stage_letters"])
         return self._connection

@@ -1,11 +1,18 @@
 -- Dead letters as rows: kept by the alerts process, asked for and decided about by the command.
 
--- name: keep_letter
--- One letter; one that is there already stays as it is.
+-- name: stage_letters
+-- Where letters are copied to; empty again after each commit.
+CREATE TEMPORARY TABLE IF NOT EXISTS staged_letters ON COMMIT DELETE ROWS AS SELECT
+    identity, reason, stage, error, at, topic, partition, "offset", job_ids, tenant, name, scheduled_time, request_id,
+    attempts, idempotency_key, key, value, headers, cut, letter_partition, letter_offset
+FROM cronstream.dead_letters WITH NO DATA
+
+-- name: keep_letters
+-- What is copied and not there yet; a letter that is there already stays as it is.
 INSERT INTO cronstream.dead_letters (
     identity, reason, stage, error, at, topic, partition, "offset", job_ids, tenant, name, scheduled_time, request_id,
     attempts, idempotency_key, key, value, headers, cut, letter_partition, letter_offset)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s)
+SELECT * FROM staged_letters ORDER BY letter_partition, letter_offset
 ON CONFLICT (identity) DO NOTHING
 
 -- name: list_letters
