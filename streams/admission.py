@@ -63,10 +63,12 @@ def admit(window: Window, batch: Batch, at: Source) -> Admission:
     )
     at_once = batch.kind[chosen] == Kind.RUN
     handed_on = (skips & ~stale) | cancels
-    handed_on[chosen[~at_once]] = True
+    no_overlap_asked = at_once.all()
+    if not no_overlap_asked:
+        handed_on[chosen[~at_once]] = True
     return Admission(
         row=row,
-        attempts=_part(batch, chosen[at_once], at, ATTEMPTS_PART),
+        attempts=_part(batch, chosen if no_overlap_asked else chosen[at_once], at, ATTEMPTS_PART),
         outcomes=_as_outcomes(_part(batch, np.flatnonzero(handed_on), at, OUTCOMES_PART)),
         refused=_part(batch, np.flatnonzero(stale), at, ATTEMPTS_PART),
         strange=_part(batch, np.flatnonzero(~(runs | skips | cancels)), at, ATTEMPTS_PART),

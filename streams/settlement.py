@@ -157,10 +157,10 @@ class _Settling:
             self._end(job, index, item)
         elif kind is Kind.STARTED:
             report = report_of(item.body)
-            self._merge(job, self._reported(item, report), report.tenant, report.name)
+            self._merge(job, kind, self._reported(item, report), report.tenant, report.name)
         elif kind is Kind.SKIPPED:
             skip = skip_of(item.body)
-            self._merge(job, self._skipped(item, skip), skip.tenant, skip.name, skip.count)
+            self._merge(job, kind, self._skipped(item, skip), skip.tenant, skip.name, skip.count)
         elif kind is Kind.CANCEL:
             if not job.status.deleted:
                 self._count(Kind.CANCEL)
@@ -178,7 +178,7 @@ class _Settling:
         except PoisonItem:
             self._next_turn(job, item, over=True)
             raise
-        first = self._merge(job, self._reported(item, report), report.tenant, report.name)
+        first = self._merge(job, item.kind, self._reported(item, report), report.tenant, report.name)
         over = True
         if item.kind in UNSUCCESSFUL:
             follows = next_try(item, report, self._batch.published_at)
@@ -233,11 +233,10 @@ class _Settling:
 
     # The status.
 
-    def _merge(self, job: _Job, new: RunStatus, tenant: str, name: str, weight: int = 1) -> bool:
+    def _merge(self, job: _Job, kind: Kind, new: RunStatus, tenant: str, name: str, weight: int = 1) -> bool:
         """Take a run's news into the status. True if it is the first that was heard of this end."""
-        kind = Kind(new.kind)
         status = job.status
-        old = next((run for run in status.runs if _same_run(run, new)), None)
+        old = _same_run(status.runs, new)
         if job.again:
             return self._was_first(job, new, old)
         if old is not None and not _supersedes(new, old):
@@ -295,8 +294,11 @@ class _Settling:
         )
 
 
-def _same_run(one: RunStatus, other: RunStatus) -> bool:
-    return (one.scheduled, one.request_id) == (other.scheduled, other.request_id)
+def _same_run(runs: tuple[RunStatus, ...], new: RunStatus) -> RunStatus | None:
+    for run in runs:
+        if run.scheduled == new.scheduled and run.request_id == new.request_id:
+            return run
+    return None
 
 
 def _supersedes(new: RunStatus, old: RunStatus) -> bool:

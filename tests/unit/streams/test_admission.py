@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from cronstream.clock import MINUTE, SECOND
-from cronstream.records import Batch, Item, Kind
-from streams.admission import Admission, admit
+from cronstream.records import Batch, Item, Kind, Source
+from streams.admission import Admission, admit, admit_retries
 from streams.window import Window
 from tests.unit.streams.making import NOON, at, cancel, run, runs, skip, triggers
+
+DUE = "cronstream.retry.due"
 
 
 def take(window: Window, batch: Batch, offset: int) -> Admission:
@@ -154,3 +156,44 @@ def test_an_empty_batch_is_remembered_and_does_nothing() -> None:
 def test_an_outcome_among_triggers_is_strange() -> None:
     item = Item(Kind.SUCCEEDED, 1, NOON)
     assert take(new_window(), triggers([item]), 0).strange is not None
+
+
+def test_runs_that_must_not_overlap_are_admitted_once_and_handed_on() -> None:
+    window = new_window()
+    batch = triggers([run(1), run(2, kind=Kind.RUN_QUEUED), run(3, kind=Kind.RUN_ALONE), skip(4)])
+    admission = take(window, batch, 0)
+    assert runs(admission.attempts) == [(1, NOON, 0, 1)]
+    assert admission.outcomes is not None
+    assert [(item.kind, item.job_id, item.attempt) for item in admission.outcomes.items()] == [
+        (Kind.RUN_QUEUED, 2, 1),
+        (Kind.RUN_ALONE, 3, 1),
+        (Kind.SKIPPED, 4, 0),
+    ]
+    assert take(window, triggers([run(2, kind=Kind.RUN_QUEUED)]), 1).outcomes is None
+    again = take(window, batch, 0)
+    assert (runs(again.attempts), runs(again.outcomes)) == (runs(admission.attempts), runs(admission.outcomes))
+
+
+def test_a_retry_is_admitted_once_and_never_refused_for_its_token() -> None:
+    window = new_window()
+    take(window, triggers([run(1)], token=9), 0)
+    retries = triggers([run(1, attempt=2), run(2, attempt=2)], token=3)
+    admission = admit_retries(window, retries, Source(DUE, 0, 0), lambda job_id: job_id == 2)
+    window.add(admission.row)
+    assert runs(admission.attempts) == [(1, NOON, 0, 2)]
+    assert runs(admission.outcomes) == [(2, NOON, 0, 2)]
+    assert admission.outcomes is not None
+    assert admission.outcomes.item(0).kind is Kind.CANCELLED
+    again = admit_retries(window, retries, Source(DUE, 0, 0), lambda _: False)
+    assert (again.again, runs(again.attempts), runs(again.outcomes)) == (True, [(1, NOON, 0, 2)], [(2, NOON, 0, 2)])
+    other = admit_retries(window, retries, Source(DUE, 0, 1), lambda _: False)
+    assert (other.attempts, other.outcomes, other.duplicates) == (None, None, 2)
+
+
+def test_rows_of_triggers_and_retries_are_told_apart() -> None:
+    window = new_window()
+    take(window, triggers([run(1)]), 5)
+    retry = admit_retries(window, triggers([run(1, attempt=2)]), Source(DUE, 0, 5), lambda _: False)
+    window.add(retry.row)
+    assert retry.row.key != admit(window, triggers([run(1)]), at(5)).row.key
+    assert runs(admit(window, triggers([run(1)]), at(5)).attempts) == [(1, NOON, 0, 1)]
