@@ -98,7 +98,7 @@ class Dispatcher:
         self._began_ns: int | None = None
         """When the newest transaction began."""
         self._backlog = Backlog(self._jobs, settings.catch_up_per_second, clock.now_us())
-        self._requests = RequestQueue(settings, clock.now_us(), tail.requested)
+        self._requests = RequestQueue(settings, clock.now_us())
         self._horizon_us = 0
         self._unwritten = Unwritten()
         self._tail = dict(tail.newest)

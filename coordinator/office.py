@@ -99,7 +99,7 @@ class Office:
     def _start_parts(self, publisher: Publisher, token: int, tail: Tail) -> None:
         settings, end_term = self._settings, self._end_term
         mailbox = Mailbox()
-        reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term)
+        reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term, tail.requested)
         requests = reader.requests
         writer = Writer(
             settings, token, self._clock, unmatched=reader.unmatched, stepped=requests.stepped, end_term=end_term

@@ -28,6 +28,7 @@ from coordinator.loading import Loading, Slice
 from coordinator.posted import Posted
 from coordinator.read_ahead import MANY, ReadAhead
 from coordinator.request_reader import RequestReader
+from coordinator.requests import Tried
 from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
 from cronstream.clock import SECOND, Clock
@@ -61,11 +62,15 @@ class Reader:
         mailbox: Mailbox,
         stop: threading.Event,
         end_term: Callable[[str], None],
+        unnoted: Collection[Tried] = (),
         ask: Ask | None = None,
         largest_slice: int = _LARGEST_SLICE,
         many: int = MANY,
     ) -> None:
-        """``ask`` answers the reader's queries at once, rows as dicts but for ``load``; by default Postgres does."""
+        """``unnoted``: attempts of requests that the last leader published and perhaps did not note.
+
+        ``ask`` answers the reader's queries at once, rows as dicts but for ``load``; by default Postgres does.
+        """
         self._settings = settings
         self._clock = clock
         self._database_clock = database_clock
@@ -76,7 +81,7 @@ class Reader:
         """What the feed brought, in its order: an edit's (job_id, change_id), or a heartbeat's commit time."""
         self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         self._wake = threading.Event()
-        self.requests = RequestReader(settings, mailbox, self._wake.set)
+        self.requests = RequestReader(settings, mailbox, self._wake.set, unnoted)
         self._posted = Posted()
         self._unseen: dict[int, tuple[int, int]] = {}
         """Changes of the feed whose row was not visible: by job, (change_id, tries)."""

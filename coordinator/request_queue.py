@@ -7,10 +7,10 @@ never hold the others up.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from coordinator.allowance import Allowance
-from coordinator.requests import DELETED, Step, Tried
+from coordinator.requests import DELETED, Step
 from cronstream.settings import CoordinatorSettings
 
 _ITEMS_AT_ONCE = 200
@@ -20,9 +20,7 @@ _ITEMS_AT_ONCE = 200
 class RequestQueue:
     """One thread owns it: the dispatcher's. Instants in microseconds, by the database's clock."""
 
-    def __init__(self, settings: CoordinatorSettings, now_us: int, published: Collection[Tried] = ()) -> None:
-        """``published``: attempts that the last leader published and perhaps did not note."""
-        self._published = published
+    def __init__(self, settings: CoordinatorSettings, now_us: int) -> None:
         self._lanes = [
             (deque[Step](), Allowance(settings.catch_up_per_second, now_us)),
             (deque[Step](), Allowance(settings.backfill_per_second, now_us)),
@@ -34,7 +32,7 @@ class RequestQueue:
     def add(self, steps: Iterable[Step]) -> None:
         """Steps that were read just now, each behind those of its lane."""
         for step in steps:
-            self._lanes[step.backfill][0].append(step.without(self._published))
+            self._lanes[step.backfill][0].append(step)
 
     def delete(self, job_id: int) -> None:
         """The job is gone: what waits of its requests is not published any more."""

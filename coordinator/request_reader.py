@@ -8,12 +8,12 @@ It belongs to the reader: ``turn`` and ``audit`` are the reader's thread, the ot
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any
 
 from coordinator.arrivals import Mailbox, Requested
-from coordinator.requests import BACKFILL, Step, next_step
+from coordinator.requests import BACKFILL, REDRIVE, Step, Tried, next_step
 from cronstream.settings import CoordinatorSettings
 
 STEPS_A_SECOND = 4
@@ -31,7 +31,18 @@ Ask = Callable[[str, dict[str, Any]], list[dict[str, Any]]]
 class RequestReader:
     """Requests by number; see the module's text."""
 
-    def __init__(self, settings: CoordinatorSettings, mailbox: Mailbox, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        mailbox: Mailbox,
+        wake: Callable[[], None],
+        unnoted: Collection[Tried] = (),
+    ) -> None:
+        """``unnoted``: attempts of requests that the last leader published and perhaps did not note."""
+        self._unnoted: dict[tuple[int, int], set[Tried]] = {}
+        """By job and request number of the run."""
+        for tried in unnoted:
+            self._unnoted.setdefault((tried[0], tried[2]), set()).add(tried)
         self._mailbox = mailbox
         self._wake = wake
         self._step_items = min(max(settings.backfill_per_second // STEPS_A_SECOND, 1), _MOST_ITEMS)
@@ -87,6 +98,10 @@ class RequestReader:
         for lane, most in enumerate(_HANDED_OVER):
             self._hand_over(ask, lane, most)
 
+    def _next_step(self, row: dict[str, Any]) -> Step | None:
+        number = row["run_request_id"] if row["kind"] == REDRIVE else row["number"]
+        return next_step(row, self._step_items, self._unnoted.get((row["requested_job_id"], number), ()))
+
     def _take_up(self, number: int, lane: int) -> None:
         if number not in self._with_dispatcher[lane]:
             self._waiting[lane].setdefault(number, 0)
@@ -97,7 +112,7 @@ class RequestReader:
         for start in range(0, len(numbers), _READ_AT_ONCE):
             chunk = numbers[start : start + _READ_AT_ONCE]
             rows = ask("read_requests", {"numbers": chunk})
-            steps = [step for row in rows if (step := next_step(row, self._step_items)) is not None]
+            steps = [step for row in rows if (step := self._next_step(row)) is not None]
             found = {row["number"] for row in rows}
             for number in chunk:
                 tries = waiting.pop(number)

@@ -7,7 +7,7 @@ definition as it is then, published, and its cursor stored; only then is the nex
 
 So an edit counts from the next step on, a deleted job ends its requests, and a leader that
 dies leaves at most one step of a request that is published and not noted. Its successor
-plans that step again from the same cursor; admission lets each run pass once.
+finds those runs on the log and goes on behind them.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ class Step:
         """True when the request is over with it."""
         return self.state != "open"
 
-    def without(self, tried: Collection[Tried]) -> Step:
-        """The same step, but for what was published already."""
-        left = tuple(item for item in self.items if (*item.run, item.attempt) not in tried)
-        return replace(self, items=left)
-
     def cancelled(self, reason: str) -> Step:
         """The same request, ended instead."""
         published = self.published - len(self.items)
@@ -67,9 +62,10 @@ class Step:
 DELETED = "the job was deleted"
 
 
-def next_step(row: Mapping[str, Any], most: int) -> Step | None:
+def next_step(row: Mapping[str, Any], most: int, unnoted: Collection[Tried] = ()) -> Step | None:
     """The next step of a row of ``read_requests``, of at most so many items; never raises.
 
+    ``unnoted``: attempts on the log that were published for it and perhaps not noted.
     None: the definition has no plan yet, without which an interval has no anchor; ask again later.
     """
     begun = Step(row["number"], row["requested_job_id"], (), row["published"], backfill=row["kind"] == BACKFILL)
@@ -79,11 +75,12 @@ def next_step(row: Mapping[str, Any], most: int) -> Step | None:
         if begun.backfill:
             if row["every_us"] is not None and row["anchor_us"] is None and row["stored_anchor_us"] is None:
                 return None
-            return _backfill(begun, row, most)
+            return _backfill(begun, row, most, [run_us for _, run_us, _, attempt in unnoted if attempt == 1])
         item = _redriven(row) if row["kind"] == REDRIVE else _now(row)
     except Exception as error:
         return begun.cancelled(f"invalid: {str(error) or repr(error)}")
-    return replace(begun, items=(item,), published=begun.published + 1)
+    items = () if (*item.run, item.attempt) in unnoted else (item,)
+    return replace(begun, items=items, published=begun.published + 1)
 
 
 def _run_kind(row: Mapping[str, Any]) -> Kind:
@@ -108,13 +105,16 @@ def _redriven(row: Mapping[str, Any]) -> Item:
     )
 
 
-def _backfill(begun: Step, row: Mapping[str, Any], most: int) -> Step:
+def _backfill(begun: Step, row: Mapping[str, Any], most: int, on_log: list[int]) -> Step:
+    # By a definition that may be another now: what it published stands, and is not planned again.
+    unnoted = [scheduled_us for scheduled_us in on_log if scheduled_us > row["cursor_us"]]
+    begun = replace(begun, published=begun.published + len(unnoted))
     # Asked for by hand: a paused job has its times as well.
     rule = rule_of({**row, "enabled": True}, row["stored_anchor_us"])
     kind, work = _run_kind(row), packed_work(row)
     times: list[int] = []
     allowed = min(most, row["most_runs"] - begun.published)
-    at_us = rule.next_after(row["cursor_us"])
+    at_us = rule.next_after(max([row["cursor_us"], *unnoted]))
     while at_us is not None and at_us <= row["ends_us"] and len(times) < allowed:
         times.append(at_us)
         at_us = rule.next_after(at_us)

@@ -123,6 +123,7 @@ class World:
             mailbox,
             Stop(self),
             self._end_term,
+            tail.requested,
             ask=self._ask,
             **self._reader_limits,
         )

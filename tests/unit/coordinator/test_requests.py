@@ -222,6 +222,24 @@ def test_many_backfills_take_turns_and_a_run_now_passes_them(world: World) -> No
     world.check()
 
 
+def test_a_backfill_whose_definition_changes_with_its_leader_counts_what_stands_on_the_log(world: World) -> None:
+    """Another schedule has none of the times that were published and not noted: they stand, and are counted."""
+    job_id = world.insert(cron="*/2 * * * * *")
+    go_on(world, 2)
+    row = world.backfill(job_id, 10)
+    world.read()
+    world.clock.advance(0.1)
+    world.dispatch()
+    published = world.runs_of(row)
+    assert published
+    world.edit(job_id, cron="0 0 1 1 *")
+    world.take_office()
+    go_on(world, 3)
+    assert (row.state, row.published, world.runs_of(row)) == ("done", len(published), published)
+    world.settle()
+    world.check()
+
+
 def test_what_the_last_leader_published_and_did_not_note_is_not_published_again(world: World) -> None:
     """However long nobody led: admission would have forgotten it by then."""
     job_id = world.insert(every_us=61 * SECOND)
