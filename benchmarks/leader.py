@@ -45,7 +45,7 @@ class RecordedDispatcher(Dispatcher):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.lateness = Record(self.file.with_suffix(".lateness").open("ab"))
+        self.figures.lateness = Record(self.file.with_suffix(".lateness").open("ab"))
         self._armed = Record(self.file.with_suffix(".armed").open("ab"))
         self._committed: dict[int, int] = {}
 

@@ -38,8 +38,8 @@ from coordinator.backlog import Backlog
 from coordinator.batching import Packed, item_batches, pack
 from coordinator.database_clock import DatabaseClock
 from coordinator.edits import planned_edit
+from coordinator.figures import Figures
 from coordinator.items import edit_items, owed_items, set_aside
-from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
 from coordinator.next_times import next_times
 from coordinator.publisher import Publisher
@@ -51,7 +51,7 @@ from coordinator.unwritten import Row, Unwritten
 from coordinator.wheel import Wheel
 from coordinator.writer import NONE, Advances, Plans, Steps, Writer
 from cronstream.fault_points import reach
-from cronstream.records import RUN_KINDS, Batch, Int64s, Item, Kind
+from cronstream.records import Batch, Int64s, Item
 from cronstream.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
@@ -104,16 +104,7 @@ class Dispatcher:
         self._tail = dict(tail.newest)
         # Until then what was settled of open edits is known from the log alone: it stays in the tail.
         self._edits_planned = False
-        self.lateness = Lateness()
-        self.published = 0
-        self.skipped = 0
-        self.requested = 0
-        """Runs published of requests."""
-        self._first_publish_ns: int | None = None
-        self.capture_lag_ms: float | None = None
-        """From the commit of the newest edit to its plan."""
-        self.capture_lag = Lateness()
-        """The same for all edits of the last minute."""
+        self.figures = Figures(clock)
 
     @property
     def backlog(self) -> int:
@@ -124,11 +115,6 @@ class Dispatcher:
     def loaded(self) -> int:
         """How many jobs the wheel holds."""
         return len(self._jobs)
-
-    def first_publish_seconds(self, since_ns: int) -> float | None:
-        """From that boot time to the first publish of the term; None before it."""
-        first = self._first_publish_ns
-        return None if first is None else round((first - since_ns) / 1e9, 3)
 
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set. Raises TermOver."""
@@ -187,7 +173,7 @@ class Dispatcher:
             published_at = max(now_us, self._clock.now_us())
             offsets = self._publish(packed.published(published_at) for packed in batches)
             chunk = np.concatenate([packed.slots for packed in batches])
-            self._note(jobs.next_us[chunk], [])
+            self.figures.acknowledged(jobs.next_us[chunk])
             published.append((chunk, offsets))
         for chunk, offsets in published:
             next_us, failed = next_times(jobs, chunk)
@@ -228,7 +214,7 @@ class Dispatcher:
             if owed.next_us is not None:
                 next_us[index] = owed.next_us
         offsets = self._publish(self._item_batches(items, now_us))
-        self._note(_NO_TIMES, items)
+        self.figures.acknowledged(items=items)
         self._backlog.spend(len(items))
         self._move_on(np.array(slots, np.int32), next_us, offsets)
         return len(slots)
@@ -240,7 +226,7 @@ class Dispatcher:
             items = [item for step in steps for item in step.items]
             offsets = self._publish(self._item_batches(items, now_us)) if items else {}
             reach("request.published")
-            self.requested += len(items)
+            self.figures.requested += len(items)
             self._writer.put(Steps(steps, offsets))
         return len(steps)
 
@@ -250,7 +236,7 @@ class Dispatcher:
         for slot, error in failed.items():
             items += self._set_aside_items(slot, error, int(self._jobs.next_us[slot]) + 1, now_us)
         offsets = self._publish(self._item_batches(items, now_us))
-        self._note(_NO_TIMES, items)
+        self.figures.acknowledged(items=items)
         return offsets
 
     def _set_aside_items(self, slot: int, error: Exception, first_us: int, now_us: int) -> list[Item]:
@@ -328,7 +314,7 @@ class Dispatcher:
             skip = set_aside(error, int(jobs.next_us[index]), now_us)
             items += owed_items(job_id, jobs.works[index], (), (skip,))
         offsets = self._publish(self._item_batches(items, now_us))
-        self._note(_NO_TIMES, items)
+        self.figures.acknowledged(items=items)
         jobs.next_us[broken] = NONE
         self._settle_rows(jobs.only(np.array(broken)), offsets)
 
@@ -349,7 +335,7 @@ class Dispatcher:
         ]
         items = [item for one in planned for item in edit_items(one.edit, one.plan, one.work)]
         offsets = self._publish(self._item_batches(items, now_us)) if items else {}
-        self._note(_NO_TIMES, items)
+        self.figures.acknowledged(items=items)
         reach("plan.published")
         number = self._writer.put(Plans([one.row() for one in planned], offsets))
         self._forget([one.edit.job_id for one in planned])
@@ -359,7 +345,7 @@ class Dispatcher:
             self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
             if one.edit.definition is None:
                 self._requests.delete(job_id)
-        self._note_lag([one.edit.changes[-1].committed_us for one in planned])
+        self.figures.planned([one.edit.changes[-1].committed_us for one in planned])
 
     def _position(self, edit: Edit) -> tuple[int | None, int, int | None]:
         """The job's next time, version and anchor: as known here, else as its row says."""
@@ -381,7 +367,7 @@ class Dispatcher:
                 self._unwritten.forget(job.job_id)
             self._hold(JobColumns.of(near))
 
-    # ---- publishing and figures ----------------------------------------------------------------
+    # ---- publishing ----------------------------------------------------------------
 
     def _publish(self, batches: Iterable[tuple[int, Batch]]) -> dict[int, int]:
         """Publish; returns the offsets that writes from here on cover."""
@@ -391,24 +377,3 @@ class Dispatcher:
 
     def _item_batches(self, items: list[Item], now_us: int) -> Iterator[tuple[int, Batch]]:
         return item_batches(items, partitions=self._settings.partitions, token=self.token, published_at=now_us)
-
-    def _note(self, on_time: Int64s, items: list[Item]) -> None:
-        """Count what the broker has acknowledged just now."""
-        acknowledged_us = self._clock.now_us()
-        late = [item.scheduled_us for item in items if item.kind in RUN_KINDS.values()]
-        times = np.concatenate([on_time, np.array(late, np.int64)])
-        self.published += len(times)
-        self.skipped += sum(item.kind == Kind.SKIP for item in items)
-        if times.size:
-            if self._first_publish_ns is None:
-                self._first_publish_ns = self._clock.boot_ns()
-            self.lateness.record(acknowledged_us // 1_000_000, acknowledged_us - times)
-
-    def _note_lag(self, committed_us: list[int]) -> None:
-        now_us = self._clock.now_us()
-        lags = now_us - np.array(committed_us, np.int64)
-        self.capture_lag.record(now_us // 1_000_000, lags)
-        self.capture_lag_ms = int(lags[-1]) / 1000
-
-
-_NO_TIMES = np.empty(0, np.int64)

@@ -135,25 +135,14 @@ class Office:
         dispatcher, reader, writer = self.dispatcher, self.reader, self.writer
         if dispatcher is None or reader is None or writer is None:
             return {}
-        now_second = self._database_clock.now_us() // 1_000_000
-        p50, p99 = dispatcher.lateness.quantiles_ms(now_second, (0.5, 0.99))
-        lag_p50, lag_p99 = dispatcher.capture_lag.quantiles_ms(now_second, (0.5, 0.99))
         return {
             "token": dispatcher.token,
             "seconds_in_office": round((self._clock.boot_ns() - self._began_ns) / 1e9, 3),
-            "first_publish_seconds": dispatcher.first_publish_seconds(self._began_ns),
             "loaded": dispatcher.loaded,
             "loaded_through": reader.loaded_through,
             "backlog": dispatcher.backlog,
-            "published": dispatcher.published,
-            "skipped": dispatcher.skipped,
-            "requested": dispatcher.requested,
+            **dispatcher.figures.shown(self._began_ns),
             "requests_open": reader.requests.open,
-            "lateness_p50_ms": p50,
-            "lateness_p99_ms": p99,
-            "capture_lag_ms": dispatcher.capture_lag_ms,
-            "capture_lag_p50_ms": lag_p50,
-            "capture_lag_p99_ms": lag_p99,
             "capture_missed": reader.capture_missed,
             "writes_waiting": writer.waiting,
             "oldest_write_seconds": round(writer.waiting_seconds(), 3),

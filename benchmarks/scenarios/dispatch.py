@@ -203,7 +203,7 @@ def dispatch(bench: Bench, held: Sequence[Job], *, token: int, writing: bool, pr
     while database_clock.now_us() < due_us + 1_500_000:  # warmed up
         dispatcher.turn()
     processors = Processors({})
-    published, in_publish, rows = dispatcher.published, publisher.seconds, writer.rows_written
+    published, in_publish, rows = dispatcher.figures.published, publisher.seconds, writer.rows_written
     profiler = cProfile.Profile() if profile else None
     began = time.perf_counter()
     if profiler:
@@ -213,7 +213,7 @@ def dispatch(bench: Bench, held: Sequence[Job], *, token: int, writing: bool, pr
     if profiler:
         profiler.disable()
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
-    done = dispatcher.published - published
+    done = dispatcher.figures.published - published
     shares = processors.shares()
     rows = writer.rows_written - rows
     writer.stop(drain_seconds=0)

@@ -137,6 +137,6 @@ def test_the_lag_of_every_edit_counts(world: World) -> None:
     world.insert(every_us=SECOND)
     world.clock.advance(0.5)
     go_on(world, 1)
-    (p99,) = world.dispatcher.capture_lag.quantiles_ms(world.now_us() // SECOND, (0.99,))
+    (p99,) = world.dispatcher.figures.capture_lag.quantiles_ms(world.now_us() // SECOND, (0.99,))
     assert p99 is not None
     assert p99 >= 500
