@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tests.faults.history import Attempt, Execution, Fault, History, Trigger
+from tests.faults.history import Attempt, Execution, Fault, Figure, History, Trigger
 from tests.faults.judges import Breach, expected_of, judge_all
 from tests.faults.judges.unknown import unknown_runs
 
@@ -56,6 +56,7 @@ class Verdict:
         for name, count in sorted(Counter(fault.name for fault in self.history.of(Fault)).items()):
             figures = self._recovery(name)
             lines.append(f"  {count:4} {name}{figures}")
+        lines += self._measured()
         by_promise = Counter(breach.promise for breach in self.breaches)
         for promise, number in by_promise.items():
             lines.append(f"{promise}: {number}")
@@ -91,10 +92,30 @@ class Verdict:
                 found.append(max(0, max(gaps)[1] - fault.began_us) / 1e6)
         return found
 
+    def lateness_in(self, name: str) -> list[float]:
+        """Seconds from scheduled to published of what fell due while a fault of that name was under way."""
+        windows = [fault for fault in self.history.of(Fault) if fault.name == name]
+        return [
+            (trigger.published_us - trigger.scheduled_us) / 1e6
+            for trigger in self.history.of(Trigger)
+            if trigger.request_id == 0 and any(f.began_us <= trigger.scheduled_us <= f.ended_us for f in windows)
+        ]
+
+    def _measured(self) -> Iterator[str]:
+        """Memory and open files, from the first sample to the last."""
+        by_name: dict[str, list[float]] = defaultdict(list)
+        for figure in self.history.of(Figure):
+            by_name[figure.name].append(figure.value)
+        for name, values in sorted(by_name.items()):
+            if name.startswith(("megabytes", "files")) and len(values) > 1:
+                yield f"  {name}: {values[0]:.0f} first, {values[-1]:.0f} last, {max(values):.0f} at most"
+
     def _recovery(self, name: str) -> str:
         taken = self.takeovers(name)
-        if "leader" in name and taken:
+        if "leader" in name and "postgres" not in name and taken:  # a leader outlives Postgres
             return f": newer term's first trigger after {_spread(taken)}"
+        if name in ("crash postgres", "restart postgres") and (late := self.lateness_in(name)):
+            return f": what fell due meanwhile was published {p99(late)} s late at p99"
         kind = {"streams": Attempt, "worker": Execution}.get(name.rpartition(" ")[2])
         if kind is not None:
             after = self.first_after(name, kind)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from tests.faults.collector import events_of
 from tests.faults.faults import FAULTS
 from tests.faults.faults.points import named_points
 from tests.faults.fleet import MISFIRES, ZONES, edited, fleet
-from tests.faults.history import Edit, Fault, Rule, Trigger
+from tests.faults.history import Attempt, Edit, Fault, Rule, Trigger
 from tests.faults.nemesis import SHORT, sequence
 from tests.faults.oracle import SECOND, Expected
 from tests.faults.verdict import Verdict, p99
@@ -131,6 +131,23 @@ def test_a_takeover_lasts_to_the_first_trigger_of_the_newer_term() -> None:
     small.run(3, token=6)
     small.faults.append(Fault("kill leader", "coordinator-1", round(1.5 * S), 2 * S, hit=True))
     assert Verdict.of(small.history()).takeovers("kill leader") == [1.25]
+
+
+def test_lateness_is_that_of_what_fell_due_in_the_outage() -> None:
+    small = Small()
+    small.run(1, published=1.5)
+    small.run(2, published=2.25)
+    small.run(3, published=3.1)
+    small.faults.append(Fault("crash postgres", "postgres", round(1.5 * S), round(2.5 * S), hit=True))
+    assert Verdict.of(small.history()).lateness_in("crash postgres") == [0.25]
+
+
+def test_a_silence_of_admission_ends_with_the_first_attempt_after_it() -> None:
+    small = Small(until=9)
+    for second in (1, 2, 3, 8, 9):
+        small.run(second)
+    small.faults.append(Fault("kill streams", "streams-1", round(3.5 * S), 4 * S, hit=True))
+    assert Verdict.of(small.history()).first_after("kill streams", Attempt) == [pytest.approx(4.55)]
 
 
 def test_the_last_line_counts_what_was_broken() -> None:
