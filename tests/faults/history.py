@@ -77,6 +77,15 @@ class Request(_Event, frozen=True, tag="request"):
     first_us: int
     last_us: int
     """Included; of a run-now the same as the first."""
+    command: str = ""
+    """The id of the command in Kafka that asked for it."""
+
+
+class Command(_Event, frozen=True, tag="command"):
+    """A run-now that was sent to the commands topic, and acknowledged by the broker."""
+
+    id: str
+    sent_us: int
 
 
 class Trigger(_Event, frozen=True, tag="trigger"):
@@ -246,6 +255,7 @@ Event = (
     Edit
     | Jump
     | Request
+    | Command
     | Trigger
     | Skip
     | Attempt

@@ -17,6 +17,7 @@ from stack import ports, process
 from stack.paths import CHECKOUT, LOCAL, VENV_PYTHON
 from tests.faults.cluster import Cluster, NotRecovered
 from tests.faults.collector import Collector
+from tests.faults.commander import Commander
 from tests.faults.faults import Scene
 from tests.faults.history import Figure, History, Recorder, Row, Stuck, Window
 from tests.faults.nemesis import recover, sequence, strike
@@ -74,19 +75,23 @@ def run(plan: Plan) -> tuple[Verdict, Path]:
         scene = Scene(cluster, workload, collector, random, plan.longest_pause, plan.longest_outage)
         recorder.record(*jumps)
         workload.begin(plan.minutes, plan.scale)
+        never_edited = [name for name in workload.names.values() if name.startswith("every-minute-")]
+        commander = Commander(cluster, never_edited, Random(plan.seed))
         try:
             recover(scene, "the start")
             log.info("the fleet is at work: %d jobs", len(workload.rules))
             workload.start()
+            commander.start()
             _faults(plan, scene)
         except NotRecovered as stuck:
             log.error("%s", stuck)
             recorder.record(Stuck(clock.wall_us(), str(stuck)))
         workload.stop()
+        commander.stop()
         until_us = workload.pause_all()
         settled = _rest(scene)
         recorder.record(Figure(clock.wall_us(), "edits", workload.edits))
-        recorder.record(*_rows(cluster))
+        recorder.record(*_rows(cluster), *commander.requests())
         workload.close()
         collector.stop()
     recorder.record(Window(from_us, until_us, plan.seed, plan.minutes, settled))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.faults.history import History, Request
+from tests.faults.history import Command, History, Request
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 
@@ -13,6 +13,10 @@ PROMISE = "NoRunLost"
 
 def requests_run(history: History, expected: Expected) -> Iterator[Breach]:
     """Each is admitted (once: OneRunPerScheduledTime), unless the job was deleted or its overlap policy said no."""
+    answered = {request.command for request in history.of(Request)}
+    for command in history.of(Command):
+        if command.id not in answered:
+            yield Breach(PROMISE, f"the command {command.id} made no request")
     for request in history.of(Request):
         versions = expected.versions[request.job_id]
         if versions[-1].rule is None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.history import (
     Attempt,
+    Command,
     DeadLetter,
     Edit,
     Fault,
@@ -406,6 +407,11 @@ def test_a_backfill_is_for_each_scheduled_time_of_its_range() -> None:
     small.requests.append(Request(8, 1, 3 * S, "backfill", S, 2 * S))
     small.attempts.append(Attempt(0, 9, ("triggers", 0, 9, 0), 5, 1, S, 8))
     assert [b.scheduled_us for b in small.breaches(requests_run)] == [2 * S]
+
+
+def test_a_command_that_came_to_nothing_is_lost() -> None:
+    history = History([*three_runs().events(), Command("c-1", S)])
+    assert [b.what for b in requests_run(history, expected_of(history))] == ["the command c-1 made no request"]
 
 
 def test_a_deleted_job_s_requests_end_with_it() -> None:
