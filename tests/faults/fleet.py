@@ -109,7 +109,7 @@ def fleet(random: Random, begins_us: int, minutes: float, scale: float = 1.0) ->
         rule = Rule(every_us=20 * SECOND, answers="slow/4000", timeout_seconds=1.0, max_attempts=2, backoff_seconds=1.0)
         yield Job(f"hangs-{number}", rule)
     for number in many(8):
-        policy, takes = (("queue", 1500), ("skip", 2500))[number % 2]
+        policy, takes = (("queue", 700), ("skip", 2500))[number % 2]
         yield Job(f"overlaps-{number}", Rule(every_us=2 * SECOND, answers=f"slow/{takes}", overlap_policy=policy))
 
 
