@@ -47,9 +47,12 @@ def no_run_lost(history: History, expected: Expected) -> Iterator[Breach]:
 
 def _accounted_for(history: History, expected: Expected, version: Version, at: int, skip: Skip) -> bool:
     """Whether the definitions give that reason at that time."""
-    later = [v for v in expected.versions[version.job_id] if v.from_us >= at and v.from_us <= skip.published_us]
+    versions = expected.versions[version.job_id]
+    later = [v for v in versions if v.from_us >= at and v.from_us <= skip.published_us]
+    # While an edit is on its way the policy before it counts.
+    earlier = [v for v in versions if v.until_us <= at <= v.until_us + allowed_lag_us(history, v.until_us)]
     # An edit that moves no time hands its policy on to what the one before still owed.
-    rules = [v.rule for v in (version, *later) if v.rule is not None]
+    rules = [v.rule for v in (*earlier, version, *later) if v.rule is not None]
     if skip.reason in _MISFIRES:
         misfire, age = _MISFIRES[skip.reason], skip.published_us - at
         return any(rule.misfire_policy == misfire and age > max(rule.grace_us, 1_000_000) for rule in rules)
@@ -85,9 +88,15 @@ def _skips_add_up(
             yield Breach(PROMISE, what, *run)
         if (run, 0) not in rows:
             yield Breach(PROMISE, f"a skip ({skip.reason}) is not in job_runs", *run)
-        if skip.reason == _SUPERSEDED and last < len(times) and _dropped(skips, times[last]):
-            yield Breach(PROMISE, "FIRE_NOW skipped all that was missed and ran none of it", job_id, times[last])
+        if skip.reason == _SUPERSEDED and (dropped := _dropped(history, expected, skip, skips)) is not None:
+            yield Breach(PROMISE, "FIRE_NOW skipped all that was missed and ran none of it", job_id, dropped)
 
 
-def _dropped(skips: list[Skip], at: int) -> bool:
-    return any(skip.first_us <= at <= skip.last_us and skip.reason == _SUPERSEDED for skip in skips)
+def _dropped(history: History, expected: Expected, skip: Skip, skips: list[Skip]) -> int | None:
+    """The time for which others were skipped as superseded, if it was skipped as well."""
+    version = expected.in_force(skip.job_id, skip.last_us)
+    following = [] if version is None else version.times(skip.last_us, skip.published_us)
+    if not following or (skip.job_id, following[0], 0) in history.first_admitted:
+        return None
+    again = any(other.first_us <= following[0] <= other.last_us and other.reason == _SUPERSEDED for other in skips)
+    return following[0] if again else None

@@ -159,6 +159,15 @@ def test_fire_now_may_not_drop_all_that_was_missed() -> None:
     assert said(small, no_run_lost) == ["FIRE_NOW skipped all that was missed and ran none of it"]
 
 
+def test_the_policy_before_an_edit_counts_while_the_edit_is_on_its_way() -> None:
+    small = missed("SKIP")
+    small.edits.append(Edit(1, S // 2, Rule(every_us=S, misfire_policy="CATCH_UP", grace_us=2 * S)))
+    small.skip(1, 6, 6, "misfire: policy SKIP", published=9)
+    for second in (7, 8, 9):
+        small.run(second, published=9.1, at=9.2)
+    assert said(small, no_run_lost) == []
+
+
 def test_a_skip_that_counts_wrong_is_named() -> None:
     small = missed("SKIP")
     small.skip(1, 6, 5, "misfire: policy SKIP", published=9)
@@ -371,15 +380,15 @@ def test_the_old_schedule_may_fire_while_the_edit_is_on_its_way() -> None:
 
 
 def test_the_old_schedule_may_not_fire_for_long_after_the_commit() -> None:
-    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, S + 1, None)], until=20)
-    small.run(10)
-    assert said(small, edits_take_effect) == ["fired by a schedule that had ended 9.000 s before"]
+    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, S + 1, None)], until=40)
+    small.run(30)
+    assert said(small, edits_take_effect) == ["fired by a schedule that had ended 29.000 s before"]
 
 
 def test_a_fault_makes_the_way_of_an_edit_longer() -> None:
-    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, S + 1, None)], until=20)
-    small.run(10)
-    small.faults.append(Fault("kill", "connect", 2 * S, 4 * S, hit=True))
+    small = Small([Edit(1, 0, EVERY_SECOND), Edit(1, S + 1, None)], until=40)
+    small.run(30)
+    small.faults.append(Fault("kill", "connect", 2 * S, 14 * S, hit=True))
     assert said(small, edits_take_effect) == []
 
 
