@@ -37,7 +37,7 @@ from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, JobCol
 from coordinator.backlog import Backlog
 from coordinator.batching import Packed, item_batches, pack
 from coordinator.database_clock import DatabaseClock
-from coordinator.edits import planned_edit
+from coordinator.edits import PassedTimes, planned_edit
 from coordinator.figures import Figures
 from coordinator.items import edit_items, owed_items, set_aside
 from coordinator.loaded import LoadedJobs
@@ -102,6 +102,7 @@ class Dispatcher:
         self._horizon_us = 0
         self._unwritten = Unwritten()
         self._tail = dict(tail.newest)
+        self._passed = PassedTimes(settings.dedup_window_seconds)
         # Until then what was settled of open edits is known from the log alone: it stays in the tail.
         self._edits_planned = False
         self.figures = Figures(clock)
@@ -331,7 +332,14 @@ class Dispatcher:
     def _edit(self, edits: Iterable[Edit]) -> None:
         now_us = self._clock.now_us()
         planned = [
-            planned_edit(edit, *self._position(edit), now_us, self._tail.pop(edit.job_id, NONE)) for edit in edits
+            planned_edit(
+                edit,
+                *self._position(edit),
+                now_us,
+                self._tail.pop(edit.job_id, NONE),
+                self._passed.of(edit.job_id),
+            )
+            for edit in edits
         ]
         items = [item for one in planned for item in edit_items(one.edit, one.plan, one.work)]
         offsets = self._publish(self._item_batches(items, now_us)) if items else {}
@@ -343,6 +351,7 @@ class Dispatcher:
             job_id, plan = one.edit.job_id, one.plan
             row = Row(number, NONE if plan.next_us is None else plan.next_us, one.version + 1)
             self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
+            self._passed.keep(job_id, plan.passed, now_us)
             if one.edit.definition is None:
                 self._requests.delete(job_id)
         self.figures.planned([one.edit.changes[-1].committed_us for one in planned])

@@ -7,11 +7,38 @@ from dataclasses import dataclass
 
 from coordinator.arrivals import Edit, Job
 from coordinator.items import set_aside
-from coordinator.planning import Plan, replan
+from coordinator.planning import Passed, Plan, replan
 from coordinator.rules import Rule, packed_work
 from coordinator.writer import PlanRow
+from cronstream.clock import SECOND
 
 log = logging.getLogger(__name__)
+
+_NOTHING_PASSED = Passed()
+
+
+class PassedTimes:
+    """Of jobs planned lately: what went out while the edit was on its way, as another may have committed meanwhile."""
+
+    def __init__(self, seconds: float) -> None:
+        """Kept for so long: no edit is on its way for longer."""
+        self._kept_us = round(seconds * SECOND)
+        self._passed: dict[int, Passed] = {}
+
+    def of(self, job_id: int) -> Passed:
+        """Of the job's last plan."""
+        return self._passed.get(job_id, _NOTHING_PASSED)
+
+    def keep(self, job_id: int, passed: Passed, now_us: int) -> None:
+        """In place of what was kept of the job."""
+        self._passed.pop(job_id, None)
+        if passed.times:
+            self._passed[job_id] = passed
+        while self._passed:
+            oldest, kept = next(iter(self._passed.items()))
+            if kept.until_us >= now_us - self._kept_us:
+                break
+            del self._passed[oldest]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +73,13 @@ class PlannedEdit:
 
 
 def planned_edit(
-    edit: Edit, next_us: int | None, version: int, anchor_us: int | None, now_us: int, settled_us: int
+    edit: Edit,
+    next_us: int | None,
+    version: int,
+    anchor_us: int | None,
+    now_us: int,
+    settled_us: int,
+    passed: Passed = _NOTHING_PASSED,
 ) -> PlannedEdit:
     """Plan an edit of a job that stands at ``next_us``, ``version`` and ``anchor_us``; never raises."""
     try:
@@ -57,6 +90,7 @@ def planned_edit(
             anchor_us=anchor_us,
             now_us=now_us,
             settled_us=settled_us,
+            passed=passed,
         )
         work = b"" if edit.definition is None else packed_work(edit.definition)
     except Exception as error:

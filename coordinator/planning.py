@@ -42,6 +42,17 @@ class Change:
     previous: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What went out under the schedule before an edit, for times after its commit, while it was on its way."""
+
+    until_us: int = _LONG_AGO_US
+    times: frozenset[int] = frozenset()
+
+
+_NOTHING = Passed()
+
+
 @dataclass(slots=True)
 class Plan:
     """What an edit comes to: settled times in order, and where the job stands now."""
@@ -52,6 +63,8 @@ class Plan:
     anchor_us: int | None = None
     rule: Rule | None = None
     """None when the job is gone; without a schedule when it is paused or cannot be read."""
+    passed: Passed = field(default_factory=Passed)
+    """For the next edit of the job, which may have committed before this one was planned."""
 
 
 @dataclass(slots=True)
@@ -74,15 +87,17 @@ def replan(
     anchor_us: int | None,
     now_us: int,
     settled_us: int = _LONG_AGO_US,
+    passed: Passed = _NOTHING,
 ) -> Plan:
     """Decide what becomes of a job whose definition was changed.
 
     ``next_us`` is (a lower bound of) the earliest time not yet published under the
     rule before the first change, None if it had none; ``anchor_us`` the stored anchor.
     All up to ``settled_us`` was published already, by a leader that planned these changes
-    and died before that was written.
+    and died before that was written. ``passed`` is that of the job's last plan in this term: an edit that
+    committed before that plan was made finds its times already out.
     """
-    plan = Plan(anchor_us=anchor_us)
+    plan = Plan(anchor_us=anchor_us, passed=passed)
     stretches = _stretches(plan, changes, definition)
     old, last = stretches[0], stretches[-1]
     plan.rule = last.rule
@@ -90,6 +105,9 @@ def replan(
         plan.next_us = _goes_on(old.rule, next_us, changes[-1].committed_us, now_us)
     else:
         published, passed_us = _published(old.rule, stretches[1].begins_us, next_us, now_us)
+        published |= {instant for instant in passed.times if instant > stretches[1].begins_us}
+        passed_us = max(passed_us, passed.until_us)
+        plan.passed = Passed(passed_us, frozenset(published)) if published else _NOTHING
         first = None if next_us is None else _after(old.rule, max(next_us - 1, settled_us))
         for stretch, following in zip(stretches, [*stretches[1:], None], strict=True):
             until_us = passed_us if following is None else following.begins_us

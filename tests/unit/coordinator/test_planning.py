@@ -115,6 +115,22 @@ def test_what_ran_meanwhile_counts_against_every_later_change_of_the_chain() -> 
     assert (found.next_us, found.skips, found.runs) == (11 * SECOND, [], [])
 
 
+def test_a_second_edit_knows_what_ran_while_the_first_was_on_its_way() -> None:
+    paused = {**EACH_4, "enabled": False}
+    first = plan([EACH_4, paused], [9], next_s=32, now_s=30)  # planned at 30: the old schedule ran 12 to 28
+    assert (s(sorted(first.passed.times)), first.passed.until_us) == ([12, 16, 20, 24, 28], 28 * SECOND)
+    second = plan([paused, EACH_4], [18], now_s=31, passed=first.passed)
+    assert (skips(second), second.next_us) == ([], 32 * SECOND)
+    other = plan([paused, {"every_us": 5 * SECOND, "anchor_us": 0}], [18], now_s=31, passed=first.passed)
+    assert (skips(other), other.next_us) == ([("edited", 25, 25, 1)], 30 * SECOND), "20 ran already"
+
+
+def test_what_ran_before_an_edit_committed_is_no_matter_of_it() -> None:
+    first = plan([EACH_4, {**EACH_4, "enabled": False}], [9], next_s=32, now_s=30)
+    later = plan([{**EACH_4, "enabled": False}, EACH_4], [29], now_s=31, passed=first.passed)
+    assert (skips(later), later.next_us, later.passed.times) == ([], 32 * SECOND, frozenset())
+
+
 def test_a_single_time_that_ran_while_the_edit_was_on_its_way_does_not_run_again() -> None:
     once = {"run_at_us": 10 * SECOND}
     found = plan([once, {**once, "ends_at_us": 90 * SECOND}], [5], next_s=None, now_s=12)
