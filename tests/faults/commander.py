@@ -13,7 +13,7 @@ from tests.faults.history import Command, Request
 
 SECONDS = 1.0
 _ANSWERED = """
-SELECT number, job_id, cronstream.us(requested_at), cronstream.us((parameters ->> 'scheduled_time')::timestamptz), id
+SELECT number, job_id, cronstream.us(requested_at), cronstream.us((answer ->> 'scheduled_time')::timestamptz), id
 FROM cronstream.requests WHERE kind = 'run-now' AND id LIKE 'fault-run-%'
 """
 
