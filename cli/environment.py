@@ -35,8 +35,8 @@ def settings(model: type[Model]) -> Model:
     found = variables()
     if not any(found.get(name) for name in _SERVERS):
         raise SettingsError(
-            f"the stack is down: `make up` starts it ({PREFIX}POSTGRES is not set, and there is no {ENV_FILE} in this "
-            "folder, which `make up` writes)"
+            "no server is named: `make up` starts the local stack; if it is up, go to its folder or read its "
+            f"{ENV_FILE} ({PREFIX}POSTGRES is not set, and there is no {ENV_FILE} here)"
         )
     return read_settings(model, found)
 

@@ -20,10 +20,6 @@ _LAST_RUNS = 10
 _SHOWN_FIRST = frozenset(
     "job_id tenant name cron every run_at timezone next_run_at version anchor planned_anchor".split()  # noqa: SIM905
 )
-_NOT_YET: dict[str, object] = {
-    "overlap_policy": "allow",  # which is what happens
-    **dict.fromkeys(("max_attempts", "backoff_seconds", "backoff_factor", "max_backoff", "jitter")),
-}
 
 
 @click.group()
@@ -89,7 +85,7 @@ def show(job: str, as_json: bool) -> None:
     if definition["every"] is not None:
         fields["counts from"] = _counts_from(definition)
     rest = {key: value for key, value in definition.items() if key not in _SHOWN_FIRST}
-    fields.update((key.replace("_", " "), _stored(key, value)) for key, value in rest.items())
+    fields.update((key.replace("_", " "), value) for key, value in rest.items())
     print_fields(fields)
     print()
     print_runs(runs, nothing="no runs yet")
@@ -153,11 +149,6 @@ def _counts_from(row: dict[str, Any]) -> str:
         return text(row["anchor"])
     planned = row["planned_anchor"]
     return "the commit, which no leader has planned yet" if planned is None else f"{text(planned)} (the commit)"
-
-
-def _stored(column: str, value: object) -> object:
-    """What runs carry and nobody obeys yet says so."""
-    return f"{text(value)} (stored; not acted on yet)" if column in _NOT_YET and value != _NOT_YET[column] else value
 
 
 def when(row: dict[str, Any]) -> str:

@@ -43,7 +43,7 @@ class CommandHandler:
 
     async def run(self, attempt: Attempt) -> Result:
         if not self._enabled:
-            return refused("the command handler is off on this worker (CRONSTREAM_COMMAND_ENABLED)")
+            return refused("the command handler is off on this worker: it needs CRONSTREAM_COMMAND_ENABLED=true")
         command = _commands.read(attempt)
         if not command.argv or any("\0" in argument for argument in command.argv):
             raise BadPayload("the payload is not a command: argv must name a program, without NULs")

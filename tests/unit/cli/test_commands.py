@@ -118,9 +118,10 @@ def test_what_is_wrong_is_exit_status_1(nowhere: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "command", [["jobs", "list"], ["jobs", "pause", "1"], ["runs", "list"], ["setup"], ["status"], ["doctor"]]
 )
-def test_without_a_server_s_name_the_stack_is_down(command: list[str]) -> None:
+def test_without_a_server_s_name_it_says_where_to_go(command: list[str]) -> None:
     said = failed_with_one_line(run(*command))
-    assert said.startswith("cronstream: the stack is down: `make up` starts it (CRONSTREAM_POSTGRES is not set")
+    assert said.startswith("cronstream: no server is named: `make up` starts the local stack; if it is up, go to its")
+    assert "CRONSTREAM_POSTGRES is not set" in said
 
 
 def test_an_unknown_variable_is_named_with_the_one_that_was_meant(nowhere: dict[str, str]) -> None:

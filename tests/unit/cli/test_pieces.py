@@ -8,7 +8,6 @@ import pytest
 
 from cli.errors import Failure, explain
 from cli.groups import waiting
-from cli.jobs import _stored
 from cli.output import instant, iso_span, span, text
 from cli.references import readings
 from cli.status import _leader
@@ -87,12 +86,6 @@ def test_an_idle_leader_shows_no_old_figures() -> None:
         "in the last minute: scheduled time to the broker's acknowledgement p50 3.1 ms, p99 9.0 ms",
         "in the last minute: no edit",
     ]
-
-
-def test_what_nobody_obeys_yet_says_so() -> None:
-    assert _stored("max_attempts", 5) == "5 (stored; not acted on yet)"
-    assert _stored("overlap_policy", "skip") == "skip (stored; not acted on yet)"
-    assert (_stored("overlap_policy", "allow"), _stored("handler", "log")) == ("allow", "log")
 
 
 def test_a_topic_with_another_partition_count_is_refused_by_name() -> None:
