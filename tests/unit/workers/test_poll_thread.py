@@ -46,8 +46,11 @@ def test_a_poll_thread_that_no_except_clause_hears_of_ends_the_worker(monkeypatc
         ended: asyncio.Future[BaseException | None] = loop.create_future()
         trust = Trust(SETTINGS.session_timeout_seconds, clock.boot_ns())
         service = Service(SETTINGS.topics.attempts, clock)
-        Struck(SETTINGS, clock, trust, cast(Any, service), loop, ended.set_result).start()
-        return await asyncio.wait_for(ended, 10)
+        struck = Struck(SETTINGS, clock, trust, cast(Any, service), loop, ended.set_result)
+        struck.start()
+        problem = await asyncio.wait_for(ended, 10)
+        struck._thread.join(10)  # or its end would be told to the hook of the next test
+        return problem
 
     assert "poll thread" in str(asyncio.run(story()))
 
