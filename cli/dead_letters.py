@@ -14,17 +14,19 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres, settings
 from cli.errors import Failure, Misuse, explain
-from cli.output import json_option, print_fields, print_json, print_table, text
-from cli.redriving import Redriving, described
+from cli.letter_text import described, pretty, readable
+from cli.output import json_option, print_fields, print_json, print_table
+from cli.redriving import Redriving
 from cli.references import Named, readings
 from cli.runs import Instant
+from cronstream.dead_letters import REASONS
 from cronstream.settings import Installation
 from sql.queries import load
+from streams.letters import own_headers
 
 queries = load("dead_letters")
 STATES = ("open", "redriven", "discarded")
 _MANY = 1_000_000
-_SHOWN_BYTES = 500
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -35,7 +37,7 @@ def filters(function: _Function) -> _Function:
         click.option(
             "--since", type=Instant("since"), help="Only letters set aside from then on: 15m, 2h, or an instant."
         ),
-        click.option("--reason", help="Only letters of this reason: exhausted, final, poison_item, ..."),
+        click.option("--reason", type=click.Choice(REASONS), help="Only letters of this reason."),
         click.option("--tenant", help="Only letters of one job of this tenant."),
         click.option("--job", help="Only letters of this job: its id, or tenant/name."),
     ):
@@ -75,9 +77,12 @@ def list_letters(state: str, limit: int, as_json: bool, **chosen: Any) -> None:
 
 @letters.command("show")
 @click.argument("letter", type=int)
+@click.option("--raw", is_flag=True, help="Write the record's value as it is, byte for byte, and nothing else.")
 @json_option
-def show(letter: int, as_json: bool) -> None:
-    """Show one letter and the record in it."""
+def show(letter: int, raw: bool, as_json: bool) -> None:
+    """Show one letter and the record in it, read as what it is: a batch's items, JSON, text, or bytes."""
+    if raw and as_json:
+        raise Misuse("--raw is no JSON: leave one of them out")
     with postgres() as connection, connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(queries["show_letter"], {"letter_id": letter}).fetchone()
     if row is None:
@@ -85,16 +90,23 @@ def show(letter: int, as_json: bool) -> None:
     value: bytes = row.pop("value")
     key: bytes | None = row.pop("key")
     row["identity"] = row["identity"].hex()
+    if raw:
+        click.get_binary_stream("stdout").write(value)
+        return
     items = described(value)
     if as_json:
         encoded = {"key": None if key is None else base64.b64encode(key).decode()}
         print_json({**row, **encoded, "value": base64.b64encode(value).decode(), "items": items})
         return
-    print_fields({**row, "key": None if key is None else _readable(key)})
-    if items is None:
-        print(f"\n{len(value):,} bytes: {_readable(value)}")
-        return
+    headers = own_headers(row.pop("headers"))
+    print_fields({**row, "key": None if key is None else readable(key)})
+    if headers:
+        print()
+        print_table(("HEADER", "VALUE"), ((name, readable(of_header)) for name, of_header in headers))
     print()
+    if items is None:
+        print(pretty(value))
+        return
     print_table(
         [name.upper().replace("_", " ") for name in items[0]] if items else [], (list(item.values()) for item in items)
     )
@@ -104,14 +116,15 @@ def show(letter: int, as_json: bool) -> None:
 @click.argument("numbers", metavar="[LETTER]...", type=int, nargs=-1)
 @filters
 @click.option("--all", "everything", is_flag=True, help="Every open letter.")
+@click.option("--force", is_flag=True, help="Records that were no commands, too.")
 @json_option
-def redrive(numbers: tuple[int, ...], everything: bool, as_json: bool, **chosen: Any) -> None:
+def redrive(numbers: tuple[int, ...], everything: bool, force: bool, as_json: bool, **chosen: Any) -> None:
     """Try letters again: those named, or all open ones that the options choose.
 
     A run keeps its idempotency key, its attempts are numbered on, and it has its whole budget of them
     again. Any other record is produced to where it stood, as it was.
     """
-    _decide("redriven", Redriving.redrive, numbers, everything, as_json, chosen)
+    _decide("redriven", Redriving.redrive, numbers, everything, as_json, chosen, force=force)
 
 
 @letters.command("discard")
@@ -131,6 +144,8 @@ def _decide(
     everything: bool,
     as_json: bool,
     chosen: dict[str, Any],
+    *,
+    force: bool = False,
 ) -> None:
     """One after the other; what fails is told and the rest goes on. Exit status 1 if any failed."""
     narrowed = any(value is not None for value in chosen.values())
@@ -138,7 +153,7 @@ def _decide(
         raise Misuse("name letters, or choose them by options, or all of them with --all")
     answers: list[dict[str, Any]] = []
     with postgres() as connection:
-        redriving = Redriving(connection, settings(Installation))
+        redriving = Redriving(connection, settings(Installation), force=force)
         # Oldest first, as they came.
         for number in numbers or [row["letter_id"] for row in reversed(_find(connection, chosen, "open", _MANY))]:
             try:
@@ -193,6 +208,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         "JOB",
         "NAME",
         "SCHEDULED (UTC)",
+        "REQUEST",
         "ATTEMPTS",
         "STATE",
         "RECORD",
@@ -208,6 +224,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
                 _jobs(row["job_ids"]),
                 f"{row['tenant']}/{row['name']}" if row["name"] is not None else None,
                 row["scheduled_time"],
+                row["request_id"] or None,
                 row["attempts"],
                 row["state"],
                 f"{row['topic']}[{row['partition']}]@{row['offset']}",
@@ -222,12 +239,3 @@ def _jobs(job_ids: list[int]) -> str | None:
     if len(job_ids) > 1:
         return f"{len(job_ids)} jobs"
     return str(job_ids[0]) if job_ids else None
-
-
-def _readable(value: bytes) -> str:
-    shown = value[:_SHOWN_BYTES]
-    more = "..." if len(value) > len(shown) else ""
-    try:
-        return text(shown.decode()) + more
-    except UnicodeDecodeError:
-        return f"0x{shown.hex()}{more}"

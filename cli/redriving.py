@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,9 +11,6 @@ from psycopg.rows import namedtuple_row
 
 from cli.errors import Failure
 from cronstream import dead_letters
-from cronstream.bodies import PoisonItem, Report, Skip, Work, report_of, skip_of, work_of
-from cronstream.clock import iso
-from cronstream.records import Batch, Kind, PoisonRecord
 from cronstream.settings import Installation
 from sql.queries import load
 from streams.letters import own_headers
@@ -48,8 +44,11 @@ class Letter(NamedTuple):
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
 
-def refusal(letter: Letter, topics: Collection[str]) -> str | None:
-    """Why a letter cannot be redriven, and what to do instead; None if it can."""
+def refusal(letter: Letter, topics: Collection[str], commands: str, *, force: bool = False) -> str | None:
+    """Why a letter cannot be redriven, and what to do instead; None if it can.
+
+    ``commands`` is the topic whose poison stays poison, whatever version reads it, unless ``force`` says otherwise.
+    """
     if letter.state != "open":
         return f"is {letter.state} already"
     if letter.reason in RUN_REASONS:
@@ -65,6 +64,11 @@ def refusal(letter: Letter, topics: Collection[str]) -> str | None:
         return "is a command that was answered for good under its id: send it mended under a new one, and discard it"
     if letter.cut:
         return f"holds only the beginning of its record, which may still stand at {letter.place}: discard it"
+    if letter.topic == commands and letter.reason == dead_letters.POISON_RECORD and not force:
+        return (
+            "is no command and would be none again: send it mended, and discard this one "
+            "(--force produces it again as it is, for a version that can read it)"
+        )
     if letter.topic not in topics:
         return f"comes from no topic of this installation ({letter.topic or 'it does not say which'}): discard it"
     return None
@@ -73,9 +77,11 @@ def refusal(letter: Letter, topics: Collection[str]) -> str | None:
 class Redriving:
     """Decides letters, each in a transaction of its own."""
 
-    def __init__(self, connection: psycopg.Connection[Any], settings: Installation) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], settings: Installation, *, force: bool = False) -> None:
+        """``force``: poison of the commands topic is produced again as well."""
         self._connection = connection
         self._settings = settings
+        self._force = force
         self._topics = {spec.name for spec in settings.topics.specs(settings.partitions)}
         self._producer: Producer | None = None
 
@@ -83,17 +89,16 @@ class Redriving:
         """Try again; what was done. Raises Failure, or what Postgres says against it."""
         with self._connection.transaction():
             letter = self._locked(letter_id)
-            if (why := refusal(letter, self._topics)) is not None:
+            why = refusal(letter, self._topics, self._settings.topics.commands, force=self._force)
+            if why is not None:
                 raise Failure(f"dead letter {letter_id} {why}")
             if letter.reason in RUN_REASONS:
                 parameters = {**letter._asdict(), "job_id": letter.job_ids[0]}
-                self._connection.execute(queries["redrive_run"], parameters)
-                done = f"job {letter.job_ids[0]} runs again, its attempts numbered on from {letter.attempts}"
-            else:
-                self._produce(letter)
-                done = f"its record is produced to {letter.topic}[{letter.partition}] again"
+                self._connection.execute(queries["redrive_run"], parameters)  # decides the letter as well
+                return f"job {letter.job_ids[0]} runs again, its attempts numbered on from {letter.attempts}"
+            self._produce(letter)
             self._connection.execute(queries["decide"], {"letter_id": letter_id, "state": "redriven"})
-        return done
+        return f"its record is produced to {letter.topic}[{letter.partition}] again"
 
     def discard(self, letter_id: int) -> str:
         """Let it be; what was done. Raises Failure."""
@@ -130,43 +135,3 @@ class Redriving:
         if self._producer.flush(FLUSH_SECONDS) > 0 or problems:
             why = problems[0] if problems else "no acknowledgement"
             raise Failure(f"dead letter {letter.letter_id}: Kafka did not take its record: {why}")
-
-
-def described(value: bytes) -> list[dict[str, Any]] | None:
-    """The items of a batch, as people read them; None if the value is no batch."""
-    try:
-        batch = Batch.decode(value)
-    except PoisonRecord:
-        return None
-    items = []
-    for index in range(len(batch)):
-        read: Work | Skip | Report | None = None
-        for reader in (report_of, work_of, skip_of):
-            with suppress(PoisonItem):
-                read = reader(batch.body(index))
-                break
-        scheduled = int(batch.scheduled[index])
-        try:
-            when: str | int = iso(scheduled)
-        except OverflowError:
-            when = scheduled
-        items.append(
-            {
-                "kind": _kind(int(batch.kind[index])),
-                "job_id": int(batch.job_id[index]),
-                "scheduled_time": when,
-                "request_id": int(batch.request_id[index]),
-                "attempt": int(batch.attempt[index]),
-                "tenant": None if read is None else read.tenant,
-                "name": None if read is None else read.name,
-                "error": getattr(read, "error", None) or getattr(read, "reason", None),
-            }
-        )
-    return items
-
-
-def _kind(number: int) -> str | int:
-    try:
-        return Kind(number).name.lower()
-    except ValueError:
-        return number

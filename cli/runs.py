@@ -19,6 +19,19 @@ from sql.queries import load
 
 queries = load("cli")
 ANY_JOB = Named(None, [])
+_HEADER = (
+    "SCHEDULED (UTC)",
+    "JOB",
+    "NAME",
+    "REQUEST",
+    "ATTEMPT",
+    "STATE",
+    "LATE",
+    "PUBLISHED +",
+    "TOOK",
+    "WORKER",
+    "REMARK",
+)
 OUTCOMES = ("succeeded", "failed", "timed_out", "lost", "skipped", "cancelled")
 
 
@@ -62,9 +75,13 @@ def list_runs(job: str | None, state: str | None, since: datetime | None, limit:
     With JOB (an id, or tenant/name) only that job's; also of one that was deleted, or was called so.
 
     \b
-    LATE         from the scheduled time to the handler's start
-    PUBLISHED +  from the scheduled time to its publication by the leader
+    REQUEST      the number of the request that asked for it; none: the schedule's own
+    LATE         from when it was due to the handler's start
+    PUBLISHED +  from when it was due to its publication by the leader
     TOOK         the handler
+
+    A run is due at its scheduled time, a backfill's or a redrive's when it was asked for. Retries wait on
+    purpose: they are not late.
     """
     with postgres() as connection:
         named, defined = find_history(connection, job) if job is not None else (ANY_JOB, True)
@@ -98,18 +115,18 @@ def print_runs(rows: list[dict[str, Any]], *, nothing: str) -> None:
     if not rows:
         print(nothing)
         return
-    header = ("SCHEDULED (UTC)", "JOB", "NAME", "ATTEMPT", "STATE", "LATE", "PUBLISHED +", "TOOK", "WORKER", "REMARK")
     print_table(
-        header,
+        _HEADER,
         (
             (
                 row["scheduled_time"],
                 row["job_id"],
                 f"{row['tenant']}/{row['name']}",
+                row["request_id"] or None,
                 row["attempt"] or None,
                 row["outcome"],
-                _between(row["scheduled_time"], row["started_at"]),
-                _between(row["scheduled_time"], row["published_at"] if row["attempt"] else None),
+                _between(row["due"], row["started_at"]),
+                _between(row["due"], row["published_at"]),
                 _between(row["started_at"], row["finished_at"]),
                 row["worker"],
                 _remark(row),

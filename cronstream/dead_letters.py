@@ -25,6 +25,19 @@ EXHAUSTED = "exhausted"
 """A run's last try failed too."""
 FINAL = "final"
 """A run failed in a way that no further try would mend."""
+UNKNOWN = "unknown"
+"""Nobody of ours set it aside."""
+REASONS = (
+    EXHAUSTED,
+    FINAL,
+    STALE_TOKEN,
+    POISON_RECORD,
+    POISON_ITEM,
+    UNKNOWN_KIND,
+    UNSENDABLE,
+    REFUSED_COMMAND,
+    UNKNOWN,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from cronstream.bodies import PoisonItem, Report, Skip, Work, report_of, skip_of, work_of
 from cronstream.clock import to_datetime
-from cronstream.dead_letters import Record
+from cronstream.dead_letters import UNKNOWN, Record
 from cronstream.records import Batch, PoisonRecord
 from streams.history import clean
 
-UNKNOWN = "unknown"
 _OURS = "cronstream-"
 _INTEGER = (1 << 31) - 1
 _BIGINT = (1 << 63) - 1

@@ -121,6 +121,17 @@ BEGIN
     RETURN found_id;
 END $$;
 
+-- An instant that a caller wrote as text; where it is none, the error names the parameter.
+CREATE FUNCTION cronstream.read_instant(parameter text, written text) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    checked boolean;
+BEGIN
+    RETURN written::timestamptz;
+EXCEPTION WHEN data_exception THEN
+    checked := cronstream.refuse(parameter, 'is no instant', written, 'Write it with its offset: ''2026-01-01T00:00:00Z''.');
+END $$;
+
 -- ---- runs ------------------------------------------------------------------------------------------
 
 -- Run a job once, now, whatever its schedule says and paused or not. Its scheduled time is this moment.
@@ -178,41 +189,10 @@ BEGIN
         cursor => begins - interval '1 microsecond', ends => ends);
 END $$;
 
--- Try a run again that was given up: the same run with the same idempotency key, its attempts numbered on from
--- `attempts` (the number of the last one) with a fresh budget. Without an id, redriving the same end twice is done once.
-CREATE FUNCTION cronstream.redrive(
-    job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_column
-DECLARE
-    job     record;
-    request record;
-    run     text;
-    checked boolean;
-BEGIN
-    IF attempts IS NULL OR attempts NOT BETWEEN 1 AND 1000000 THEN
-        checked := cronstream.refuse('attempts', 'must be the number of the last attempt, from 1', attempts::text, 'As the dead letter says.');
-    ELSIF (scheduled_time BETWEEN '0001-01-03 00:00:00+00' AND '9999-12-29 00:00:00+00') IS NOT TRUE THEN
-        checked := cronstream.refuse('scheduled_time', 'must be an instant', scheduled_time::text, 'As the dead letter says.');
-    ELSIF request_id IS NULL OR request_id < 0 THEN
-        checked := cronstream.refuse('request_id', 'must be 0, or a request''s number', request_id::text, 'As the dead letter says.');
-    END IF;
-    SELECT d.tenant, d.name INTO job FROM cronstream.job_definitions d WHERE d.job_id = redrive.job_id;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-            MESSAGE = format('there is no job %s any more', redrive.job_id),
-            HINT = 'A run of a deleted job cannot be tried again; discard its dead letter.',
-            SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'job_id';
-    END IF;
-    run := format('%s-%s-%s', job_id, cronstream.us(scheduled_time), request_id);
-    request := cronstream.begin_request('redrive', job.tenant, job.name, coalesce(id, format('redrive %s after attempt %s', run, attempts)));
-    IF request.answer IS NOT NULL THEN
-        RETURN request.answer;
-    END IF;
-    RETURN cronstream.finish_request(request.number, 'open', job_id,
-        jsonb_build_object('job_id', job_id, 'idempotency_key', run, 'attempt', attempts + 1),
-        scheduled_time => scheduled_time, run_request_id => request_id, attempt => attempts + 1);
-END $$;
+-- The same with instants as text, which is what a bare literal is taken for.
+CREATE FUNCTION cronstream.backfill(tenant text, name text, begins text, ends text, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    RETURN cronstream.backfill(tenant, name, cronstream.read_instant('begins', begins), cronstream.read_instant('ends', ends), id);
 
 -- ---- definitions -----------------------------------------------------------------------------------
 
@@ -295,6 +275,9 @@ CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at timestamptz, 
     LANGUAGE sql SET search_path = pg_catalog, pg_temp
     RETURN cronstream.put_definition('one-shot', tenant, name,
         jsonb_build_object('run_at', run_at, 'handler', handler, 'payload', payload), id);
+CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at text, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    RETURN cronstream.one_shot(tenant, name, cronstream.read_instant('run_at', run_at), handler, payload, id);
 
 -- Change some columns of a definition; null clears one.
 CREATE FUNCTION cronstream.patch(tenant text, name text, changes jsonb, id text DEFAULT NULL) RETURNS jsonb

@@ -149,3 +149,81 @@ CREATE INDEX dead_letters_open ON cronstream.dead_letters (letter_id) WHERE stat
 CREATE INDEX dead_letters_job_ids ON cronstream.dead_letters USING gin (job_ids);
 CREATE INDEX dead_letters_at ON cronstream.dead_letters (at);
 COMMENT ON TABLE cronstream.dead_letters IS 'Records set aside, with what became of them: cronstream dead-letters lists, redrives and discards.';
+
+-- What a redrive of a run is found by: a letter that comes after it is decided already.
+CREATE INDEX requests_redrives ON cronstream.requests (job_id, scheduled_time, run_request_id) WHERE kind = 'redrive';
+
+-- Was there such a run? The request that it is of, history, or a dead letter says so. For callers who may read neither.
+CREATE FUNCTION cronstream.is_known_run(job_id bigint, scheduled_time timestamptz, request_id bigint) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT EXISTS (SELECT FROM cronstream.requests q
+                   WHERE q.number = is_known_run.request_id AND q.job_id = is_known_run.job_id
+                     AND (q.kind = 'run-now' AND q.scheduled_time = is_known_run.scheduled_time
+                       OR q.kind = 'backfill' AND is_known_run.scheduled_time BETWEEN (q.answer ->> 'begins')::timestamptz AND q.ends))
+        OR EXISTS (SELECT FROM cronstream.job_runs r
+                   WHERE (r.job_id, r.scheduled_time, r.request_id) = (is_known_run.job_id, is_known_run.scheduled_time, is_known_run.request_id))
+        OR EXISTS (SELECT FROM cronstream.dead_letters l
+                   WHERE l.job_ids @> ARRAY[is_known_run.job_id]
+                     AND (l.scheduled_time, l.request_id) = (is_known_run.scheduled_time, is_known_run.request_id));
+END;
+
+-- Open letters about an end of a run that a request tries again are redriven, whoever asked for it.
+CREATE FUNCTION cronstream.decide_redriven(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    UPDATE cronstream.dead_letters l SET state = 'redriven', decided_at = q.requested_at, decided_by = q.requested_by
+    FROM cronstream.requests q
+    WHERE q.kind = 'redrive' AND q.job_id = decide_redriven.job_id AND q.scheduled_time = decide_redriven.scheduled_time
+      AND q.run_request_id = decide_redriven.request_id AND q.attempt = decide_redriven.attempts + 1
+      AND l.state = 'open' AND l.job_ids @> ARRAY[q.job_id] AND l.scheduled_time = q.scheduled_time
+      AND l.request_id = q.run_request_id AND l.attempts = decide_redriven.attempts;
+END;
+
+-- Try a run again that was given up: the same run with the same idempotency key, its attempts numbered on from
+-- `attempts` (the number of the last one) with a fresh budget. Without an id, redriving the same end twice is done once.
+-- Its dead letter is redriven by it.
+CREATE FUNCTION cronstream.redrive(
+    job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    job     record;
+    request record;
+    run     text;
+    answer  jsonb;
+    checked boolean;
+BEGIN
+    IF attempts IS NULL OR attempts NOT BETWEEN 1 AND 1000000 THEN
+        checked := cronstream.refuse('attempts', 'must be the number of the last attempt, from 1', attempts::text, 'As the dead letter says.');
+    ELSIF (scheduled_time BETWEEN '0001-01-03 00:00:00+00' AND '9999-12-29 00:00:00+00') IS NOT TRUE THEN
+        checked := cronstream.refuse('scheduled_time', 'must be an instant', scheduled_time::text, 'As the dead letter says.');
+    ELSIF request_id IS NULL OR request_id < 0 THEN
+        checked := cronstream.refuse('request_id', 'must be 0, or a request''s number', request_id::text, 'As the dead letter says.');
+    END IF;
+    SELECT d.tenant, d.name INTO job FROM cronstream.job_definitions d WHERE d.job_id = redrive.job_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+            MESSAGE = format('there is no job %s any more', redrive.job_id),
+            HINT = 'A run of a deleted job cannot be tried again; discard its dead letter.',
+            SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'job_id';
+    ELSIF NOT cronstream.is_known_run(job_id, scheduled_time, request_id) THEN
+        checked := cronstream.refuse(CASE WHEN request_id > 0 THEN 'request_id' ELSE 'scheduled_time' END,
+            format('belongs to no run of job %s that is known', job_id),
+            CASE WHEN request_id > 0 THEN request_id::text ELSE cronstream.utc(scheduled_time) END,
+            'Take job_id, scheduled_time and request_id together from cronstream.dead_letters or cronstream.job_runs, where a run is a few seconds after its end.');
+    END IF;
+    run := format('%s-%s-%s', job_id, cronstream.us(scheduled_time), request_id);
+    request := cronstream.begin_request('redrive', job.tenant, job.name, coalesce(id, format('redrive %s after attempt %s', run, attempts)));
+    answer := coalesce(request.answer, cronstream.finish_request(request.number, 'open', job_id,
+        jsonb_build_object('job_id', job_id, 'idempotency_key', run, 'attempt', attempts + 1),
+        scheduled_time => scheduled_time, run_request_id => request_id, attempt => attempts + 1));
+    PERFORM cronstream.decide_redriven(job_id, scheduled_time, request_id, attempts);
+    RETURN answer;
+END $$;
+
+-- The same with the instant as text, which is what a bare literal is taken for.
+CREATE FUNCTION cronstream.redrive(
+    job_id bigint, scheduled_time text, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    RETURN cronstream.redrive(job_id, cronstream.read_instant('scheduled_time', scheduled_time), request_id, attempts, id);

@@ -53,16 +53,29 @@ SELECT EXISTS (
        OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
 
 -- name: list_runs
--- History, newest scheduled time first; of a job by its id, or by what it was called then.
-SELECT job_id, tenant, name, scheduled_time, request_id, attempt, outcome, reason, first_time, run_count,
-       published_at, started_at, finished_at, worker, fencing_token, error, output
-FROM cronstream.job_runs
-WHERE (%(job_id)s::bigint IS NULL OR job_id = %(job_id)s)
-  AND (%(tenants)s::text[] IS NULL OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
-  AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
-  AND (%(since)s::timestamptz IS NULL OR scheduled_time >= %(since)s)
-ORDER BY scheduled_time DESC, job_id, request_id, attempt DESC
-LIMIT %(most)s::bigint
+-- History, newest scheduled time first; of a job by its id, or by what it was called then. `due` is from when on a first
+-- attempt could be late: its scheduled time, or when it was asked for if that was later (a backfill); of a redrive, when it
+-- was asked for. NULL for retries, which wait on purpose, and where the request is forgotten.
+WITH found AS (
+    SELECT job_id, tenant, name, scheduled_time, request_id, attempt, outcome, reason, first_time, run_count,
+           published_at, started_at, finished_at, worker, fencing_token, error, output
+    FROM cronstream.job_runs
+    WHERE (%(job_id)s::bigint IS NULL OR job_id = %(job_id)s)
+      AND (%(tenants)s::text[] IS NULL OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
+      AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+      AND (%(since)s::timestamptz IS NULL OR scheduled_time >= %(since)s)
+    ORDER BY scheduled_time DESC, job_id, request_id, attempt DESC
+    LIMIT %(most)s::bigint)
+SELECT f.*, CASE WHEN f.attempt = 1 AND f.request_id = 0 THEN f.scheduled_time
+                 WHEN f.attempt = 1 AND q.number IS NOT NULL THEN greatest(f.scheduled_time, q.requested_at)
+                 WHEN f.attempt > 1 THEN again.requested_at END AS due
+FROM found f
+LEFT JOIN cronstream.requests q ON q.number = f.request_id
+LEFT JOIN LATERAL (
+    SELECT requested_at FROM cronstream.requests
+    WHERE kind = 'redrive' AND (job_id, scheduled_time, run_request_id, attempt) = (f.job_id, f.scheduled_time, f.request_id, f.attempt)
+    ORDER BY number LIMIT 1) again ON true
+ORDER BY f.scheduled_time DESC, f.job_id, f.request_id, f.attempt DESC
 
 -- name: count_definitions
 -- How many jobs there are; counted up to a million, beyond it the statistics' estimate.

@@ -8,11 +8,18 @@ CREATE TEMPORARY TABLE IF NOT EXISTS staged_letters ON COMMIT DELETE ROWS AS SEL
 FROM cronstream.dead_letters WITH NO DATA
 
 -- name: keep_letters
--- What is copied and not there yet; a letter that is there already stays as it is.
+-- What is copied and not there yet; a letter that is there already stays as it is. One whose run somebody tries again
+-- already (history had told them) comes as redriven.
 INSERT INTO cronstream.dead_letters (
     identity, reason, stage, error, at, topic, partition, "offset", job_ids, tenant, name, scheduled_time, request_id,
-    attempts, idempotency_key, key, value, headers, cut, letter_partition, letter_offset)
-SELECT * FROM staged_letters ORDER BY letter_partition, letter_offset
+    attempts, idempotency_key, key, value, headers, cut, letter_partition, letter_offset, state, decided_at, decided_by)
+SELECT s.*, CASE WHEN q.requested_at IS NULL THEN 'open' ELSE 'redriven' END, q.requested_at, q.requested_by
+FROM staged_letters s LEFT JOIN LATERAL (
+    SELECT requested_at, requested_by FROM cronstream.requests
+    WHERE kind = 'redrive' AND s.job_ids = ARRAY[job_id] AND job_id = s.job_ids[1] AND scheduled_time = s.scheduled_time
+      AND run_request_id = s.request_id AND attempt = s.attempts + 1
+    ORDER BY number LIMIT 1) q ON true
+ORDER BY letter_partition, letter_offset
 ON CONFLICT (identity) DO NOTHING
 
 -- name: list_letters
@@ -41,7 +48,7 @@ SELECT letter_id, state, reason, topic, partition, "offset", job_ids, scheduled_
 FROM cronstream.dead_letters WHERE letter_id = %(letter_id)s FOR UPDATE
 
 -- name: redrive_run
--- The run is tried again: its key stays, its attempts are numbered on.
+-- The run is tried again: its key stays, its attempts are numbered on. The letter is redriven with it.
 SELECT cronstream.redrive(%(job_id)s::bigint, %(scheduled_time)s, %(request_id)s::bigint, %(attempts)s::integer)
 
 -- name: decide

@@ -142,6 +142,13 @@ def test_a_redrive_is_the_same_run_with_its_next_attempt(installation: TestInsta
     at_work(installation)
     await_leader(installation)
     job_id = insert(installation, "job", cron="@yearly", overlap_policy="allow")
+    with installation.connect() as connection:
+        connection.execute("SELECT cronstream.ensure_job_runs_partition('2026-01-01')")
+        connection.execute(
+            "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, outcome)"
+            " VALUES (%s, '2026-01-01T00:00:00Z', 5, 'failed')",
+            [job_id],
+        )
     answer = ask(installation, "redrive", job_id, "2026-01-01T00:00:00Z", 0, 5)
     found = eventually(lambda: [seen.item for seen in attempts.poll() if seen.item.job_id == job_id], within=20)
     assert [(item.idempotency_key, item.attempt) for item in found] == [(answer["idempotency_key"], 6)]

@@ -8,9 +8,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from sql.migrate import migrate
+from sql.queries import load
 from tests.support.endpoints import Endpoints
 
 Conn = psycopg.Connection[tuple[Any, ...]]
@@ -156,18 +158,119 @@ def test_a_backfill_stands_before_its_first_instant(conn: Conn) -> None:
     assert one(conn, "SELECT cronstream.us(cursor) FROM cronstream.requests") == 1_767_225_599_999_999
 
 
+def ended(conn: Conn, job_id: int, scheduled_time: str, request_id: int = 0, attempt: int = 5) -> None:
+    """History has a run's last attempt."""
+    conn.execute("SELECT cronstream.ensure_job_runs_partition(%s::date)", [scheduled_time[:10]])
+    conn.execute(
+        "INSERT INTO cronstream.job_runs (job_id, scheduled_time, request_id, attempt, outcome)"
+        " VALUES (%s, %s, %s, %s, 'failed')",
+        [job_id, scheduled_time, request_id, attempt],
+    )
+
+
+LETTER = (
+    'INSERT INTO cronstream.dead_letters (identity, reason, stage, error, at, topic, partition, "offset", job_ids,'
+    " scheduled_time, request_id, attempts, value, letter_partition, letter_offset)"
+    " VALUES (%s, 'exhausted', 'settle', 'no', now(), 't', 0, 0, ARRAY[%s::bigint], %s, %s, %s, '', 0, 0)"
+)
+
+
 def test_the_same_end_of_a_run_is_redriven_once(conn: Conn) -> None:
     job_id = definition(conn)["job_id"]
     run = (job_id, "2026-01-01T00:00:00Z", 0)
+    ended(conn, *run)
     first = call(conn, "redrive", *run, 5)
     assert (first["idempotency_key"], first["attempt"]) == (f"{job_id}-1767225600000000-0", 6)
     assert call(conn, "redrive", *run, 5) == first
     assert call(conn, "redrive", *run, 10)["attempt"] == 11
 
 
+def test_a_redrive_in_sql_decides_the_dead_letter_of_that_end_and_no_other(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    at = "2026-01-01T00:00:00Z"
+    for identity, letter in ((b"1", (at, 0, 5)), (b"2", (at, 0, 10)), (b"3", ("2026-01-01T00:05:00Z", 0, 5))):
+        conn.execute(LETTER, [identity, job_id, *letter])
+    call(conn, "redrive", job_id, at, 0, 5, "mine")
+    decided = conn.execute(
+        "SELECT identity, decided_by = session_user, decided_at IS NOT NULL FROM cronstream.dead_letters"
+        " WHERE state = 'redriven'"
+    ).fetchall()
+    assert decided == [(b"1", True, True)]
+
+
+def test_a_letter_that_comes_after_the_redrive_is_redriven_already(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    at = "2026-01-01T00:00:00Z"
+    ended(conn, job_id, at)
+    call(conn, "redrive", job_id, at, 0, 5)
+    queries = load("dead_letters")
+    conn.execute(queries["stage_letters"])
+    for offset, (scheduled, attempts) in enumerate(((at, 5), (at, 10), (None, None))):
+        conn.execute(
+            "INSERT INTO staged_letters SELECT %s::text::bytea, 'exhausted', 'settle', 'no', now(), 't', 0, 0,"
+            " ARRAY[%s::bigint], NULL, NULL, %s::timestamptz, 0, %s::int, NULL, NULL, '', '[]', false, 0, %s",
+            [str(offset), job_id, scheduled, attempts, offset],
+        )
+    conn.execute(queries["keep_letters"])
+    states = conn.execute("SELECT state, decided_by FROM cronstream.dead_letters ORDER BY letter_offset").fetchall()
+    assert states == [("redriven", one(conn, "SELECT session_user")), ("open", None), ("open", None)]
+
+
+def test_history_says_from_when_on_a_run_could_be_late(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    at = "2026-01-01T00:00:00Z"
+    many = call(conn, "backfill", "default", "job", at, at)["request_id"]
+    for request_id, attempt in ((0, 1), (0, 2), (0, 3), (many, 1), (77_000_000, 1)):
+        ended(conn, job_id, at, request_id, attempt)
+    call(conn, "redrive", job_id, at, 0, 2)
+    given = {"job_id": job_id, "tenants": None, "names": None, "outcome": None, "since": None, "most": 9}
+    with conn.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(load("cli")["list_runs"], given).fetchall()
+    asked = dict(conn.execute("SELECT kind, requested_at FROM cronstream.requests").fetchall())
+    assert {(row["request_id"], row["attempt"]): row["due"] for row in rows} == {
+        (0, 1): rows[0]["scheduled_time"],
+        (0, 2): None,  # a retry
+        (0, 3): asked["redrive"],
+        (many, 1): asked["backfill"],
+        (77_000_000, 1): None,  # forgotten
+    }
+
+
+def test_a_run_is_known_by_its_request_by_history_or_by_its_letter(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    now = call(conn, "run_now", "default", "job")
+    many = call(conn, "backfill", "default", "job", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+    pause = call(conn, "pause", "default", "job", "p")
+    assert pause["accepted"]
+    paused = one(conn, "SELECT number FROM cronstream.requests WHERE id = 'p'")
+    conn.execute(LETTER, [b"1", job_id, "2026-01-01T06:00:00Z", 77_000_000, 3])
+    for scheduled_time, request_id in (
+        (now["scheduled_time"], now["request_id"]),
+        ("2026-01-01T12:00:00Z", many["request_id"]),
+        ("2026-01-01T06:00:00Z", 77_000_000),
+    ):
+        assert call(conn, "redrive", job_id, scheduled_time, request_id, 3)["attempt"] == 4
+    for field, scheduled_time, request_id in (
+        ("request_id", now["scheduled_time"], 999_999_999),  # never was
+        ("request_id", now["scheduled_time"], paused),  # has no runs
+        ("request_id", "2026-01-01T00:00:00Z", now["request_id"]),  # ran at another instant
+        ("request_id", "2026-01-03T00:00:00Z", many["request_id"]),  # beyond its range
+        ("scheduled_time", "2026-01-01T00:00:01Z", 0),  # the schedule had none
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as caught, conn.transaction():
+            call(conn, "redrive", job_id, scheduled_time, request_id, 3)
+        assert caught.value.diag.column_name == field
+        assert f"belongs to no run of job {job_id} that is known" in str(caught.value)
+        assert "cronstream.dead_letters or cronstream.job_runs" in (caught.value.diag.message_hint or "")
+
+
 @pytest.mark.parametrize(
     ("field", "function", "values", "says"),
     [
+        ("begins", "backfill", ("default", "job", "yesterday-ish", "2026-01-01Z"), "begins is no instant"),
+        ("ends", "backfill", ("default", "job", "2026-01-01Z", "2026-13-01Z"), "ends is no instant"),
+        ("run_at", "one_shot", ("default", "x", "soon", "log"), "run_at is no instant"),
+        ("scheduled_time", "redrive", (1, "then", 0, 5), "scheduled_time is no instant"),
         ("name", "run_now", ("default", "jobb"), "there is no job default/jobb"),
         ("name", "run_now", ("default", "Job"), "Did you mean default/job?"),
         ("name", "pause", ("job", "default"), "Did you mean default/job?"),
@@ -247,6 +350,9 @@ def test_a_role_that_may_define_jobs_may_use_the_functions_and_others_may_not(co
         call(conn, "upsert", "default", "x", Jsonb({"cron": "@hourly", "handler": "log"}))
         call(conn, "patch", "default", "x", Jsonb({"cron": "@weekly"}))
         call(conn, "delete", "default", "x")
+        job_id = definition(conn)["job_id"]
+        again = call(conn, "run_now", "default", "job")
+        call(conn, "redrive", job_id, again["scheduled_time"], again["request_id"], 5)
         with pytest.raises(psycopg.errors.InsufficientPrivilege), conn.transaction():
             conn.execute("UPDATE cronstream.requests SET answer = '{}'")
     with conn.transaction(force_rollback=True):

@@ -32,7 +32,12 @@ def letter(**given: Any) -> Letter:
 
 
 def test_a_record_that_could_not_be_read_is_produced_again() -> None:
-    assert refusal(letter(), {COMMANDS}) is None
+    assert refusal(letter(topic="cronstream.outcomes"), {"cronstream.outcomes"}, COMMANDS) is None
+
+
+def test_poison_of_the_commands_topic_is_poison_again_unless_it_is_forced() -> None:
+    assert "send it mended, and discard this one (--force" in (refusal(letter(), {COMMANDS}, COMMANDS) or "")
+    assert refusal(letter(), {COMMANDS}, COMMANDS, force=True) is None
 
 
 @pytest.mark.parametrize(
@@ -47,4 +52,4 @@ def test_a_record_that_could_not_be_read_is_produced_again() -> None:
     ],
 )
 def test_what_would_change_nothing_is_refused_with_a_remedy(given: dict[str, Any], says: str) -> None:
-    assert says in (refusal(letter(**given), {COMMANDS}) or "")
+    assert says in (refusal(letter(**given), {COMMANDS}, COMMANDS, force=True) or "")
