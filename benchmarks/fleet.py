@@ -135,7 +135,9 @@ def insert_millions(connection: psycopg.Connection[Any], count: int, per_second:
     starts two minutes after the definitions are there. Returns that instant and how much the fleet was sped up.
     """
     definitions, schedules = "cronstream.job_definitions", "cronstream.schedules"
-    connection.execute("ALTER TABLE cronstream.job_definitions DROP CONSTRAINT job_definitions_tenant_name_key")
+    connection.execute(
+        "ALTER TABLE cronstream.job_definitions DROP CONSTRAINT one_job_per_tenant_and_name_or_call_cronstream_upsert"
+    )
     anchor_us = int(time.time()) * 1_000_000
     sped_up = insert_spread(connection, count, per_second, anchor_us, schedules=False)
     connection.execute("SET maintenance_work_mem = '1GB'")

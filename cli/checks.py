@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cli.output import span
+from cli.output import count, span
 from connectors.seen import Slot
 from connectors.verdict import WELL
 from coordinator.zone_data import is_older
@@ -57,7 +57,7 @@ def zone_keys(ours: Collection[str], theirs: Collection[str]) -> Check:
     if only_here:
         says = f"SQL refuses zones that this node knows: {_some(only_here)}"
         return Check(name, WARNING, says, "run the version of cronstream that brings them, and `cronstream setup`")
-    return Check(name, OK, f"{len(set(ours))} zones, the same in SQL and here")
+    return Check(name, OK, f"{count(len(set(ours)), 'zone')}, the same in SQL and here")
 
 
 def server_settings(found: Mapping[str, Any]) -> list[Check]:
@@ -135,12 +135,12 @@ def topics(specs: Sequence[TopicSpec], counts: Mapping[str, int]) -> Check:
         return Check("topics", PROBLEM, f"partitions: {'; '.join(other)}", remedy)
     if absent:
         return Check("topics", PROBLEM, f"missing: {', '.join(absent)}", "run `cronstream setup`")
-    return Check("topics", OK, f"{len(specs)} topics, their partitions as set")
+    return Check("topics", OK, f"{count(len(specs), 'topic')}, their partitions as set")
 
 
 def definitions(looked_at: int, sampled: bool, unreadable: Sequence[dict[str, Any]]) -> Check:
     """Definitions that SQL accepted and this version cannot read."""
-    seen = f"a sample of {looked_at:,} definitions" if sampled else f"all {looked_at:,} definitions"
+    seen = f"{'a sample of ' if sampled else ''}{count(looked_at, 'definition')}"
     if not unreadable:
         return Check("definitions", OK, f"{seen} can be read")
     return Check(

@@ -16,6 +16,10 @@ class Failure(click.ClickException):
         print(f"cronstream: {self.message}", file=file or sys.stderr)
 
 
+class Unasked(Failure):
+    """What would have told does not answer itself: nobody knows how the part is."""
+
+
 class Misuse(Failure):
     """One line on standard error; exit status 2: what was written on the command line means nothing."""
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from cli.errors import Failure
+from cli.errors import Failure, Unasked, explain
+from cli.output import count
 from cli.topics import admin
 from cronstream.settings import Installation
 
+Answer = TypeVar("Answer")
 Place = tuple[str, int]
 """A topic and its partition."""
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -23,7 +26,30 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 def look_at_group(
     settings: Installation, group: str, topics: Sequence[str], process: str, timeout_seconds: float
 ) -> dict[str, Any]:
-    """Members by client id, and the backlog of each partition of the topics. Raises Failure when nobody is in it."""
+    """Members by client id, and the backlog of each partition of the topics.
+
+    Raises Failure when nobody is in it, Unasked when Kafka does not say, asked twice.
+    """
+    return asked_twice(lambda: _look(settings, group, topics, process, timeout_seconds))
+
+
+def asked_twice(ask: Callable[[], Answer]) -> Answer:
+    """What Kafka says, at the second asking if it must be: a client that is new to its brokers may run out of time.
+
+    Raises Unasked when it says nothing then either.
+    """
+    with suppress(KafkaException):
+        return ask()
+    try:
+        return ask()
+    except KafkaException as error:
+        failure = explain(error)
+        raise Unasked(failure.message if failure else str(error)) from error
+
+
+def _look(
+    settings: Installation, group: str, topics: Sequence[str], process: str, timeout_seconds: float
+) -> dict[str, Any]:
     client = admin(settings)
     places = [TopicPartition(topic, partition) for topic in topics for partition in range(settings.partitions)]
     asked = {"request_timeout": timeout_seconds}
@@ -34,13 +60,12 @@ def look_at_group(
     ends = {_place(place): future.result().offset for place, future in ends_asked.items()}
     begins = {_place(place): future.result().offset for place, future in begins_asked.items()}
     backlog = dict.fromkeys(range(settings.partitions), 0)
-    for (_, partition), count in waiting(begins, ends, _committed(committed_asked[group])).items():
-        backlog[partition] += count
+    for (_, partition), behind in waiting(begins, ends, _committed(committed_asked[group])).items():
+        backlog[partition] += behind
     total = sum(backlog.values())
     if not members:
-        raise Failure(
-            f"nobody is in the group {group}: is a {process} running? {total:,} records of {_named(topics)} wait"
-        )
+        waits = f"{count(total, 'record')} of {_named(topics)} {'waits' if total == 1 else 'wait'}"
+        raise Failure(f"nobody is in the group {group}: is a {process} running? {waits}")
     return {"members": members, "backlog": total, "backlog_by_partition": backlog}
 
 

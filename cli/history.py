@@ -14,7 +14,8 @@ import click
 import sql
 from cli.environment import settings
 from cli.errors import Failure, Misuse
-from cli.output import json_option, print_json, print_table
+from cli.output import count, json_option, print_json, print_table
+from cronstream.clock import SystemClock, to_datetime
 from cronstream.settings import StreamsSettings
 from streams.days import Days, Export, HistoryError
 
@@ -81,12 +82,16 @@ def list_days(as_json: bool) -> None:
 
 @history.command("export")
 @click.argument("wanted", metavar="DAY...", type=Day(), nargs=-1, required=True)
-@click.option("--drop", is_flag=True, help="Then take the day's rows out of Postgres.")
+@click.option("--drop", is_flag=True, help="Then take the day's rows out of Postgres; of days that are over alone.")
 @folder_option
 @json_option
 def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: bool) -> None:
     """Write days into Parquet files, each read back and compared. A file that is there and still right stays."""
-    answers = []
+    if drop and (unfinished := [day for day in wanted if day >= _today()]):
+        raise Misuse(
+            f"{unfinished[0]} is not over: its rows are still coming. Leave --drop out, or wait until it is over in UTC"
+        )
+    answers: list[dict[str, Any]] = []
     with _days(_folder(folder)) as days:
         days.finish()
         for day in wanted:
@@ -104,7 +109,7 @@ def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: b
     if as_json:
         print_json(answers)
     for answer in () if as_json else answers:
-        print(f"{answer['day']}: {answer['rows']:,} rows in {answer['file']}" + (", dropped" if drop else ""))
+        print(f"{answer['day']}: {count(answer['rows'], 'row')} in {answer['file']}" + (", dropped" if drop else ""))
 
 
 @history.command("restore")
@@ -119,7 +124,7 @@ def restore(day: date, keep_days: int, folder: Path | None, as_json: bool) -> No
     if as_json:
         print_json({"day": f"{day}", "rows": rows})
     else:
-        print(f"{day}: {rows:,} rows are in job_runs again, for {keep_days} days")
+        print(f"{day}: in job_runs again, for {count(keep_days, 'day')}: {count(rows, 'row')}")
 
 
 @contextmanager
@@ -137,6 +142,10 @@ def _days(folder: Path, *, lock: bool = True) -> Iterator[Days]:
                 yield days
         except HistoryError as error:
             raise Failure(str(error)) from error
+
+
+def _today() -> date:
+    return to_datetime(SystemClock().wall_us()).date()
 
 
 def _folder(chosen: Path | None) -> Path:
@@ -163,7 +172,7 @@ def _row(day: date, partition: dict[str, Any] | None, export: Export | None) -> 
     return {
         "day": f"{day}",
         "partition": partition and partition["source"],
-        "rows_estimate": partition and max(partition["rows_estimate"], 0),
+        "rows_estimate": partition and partition["rows_estimate"],
         "bytes": partition and partition["bytes"],
         "file": export and export.file,
         "rows": export and export.rows,

@@ -96,7 +96,7 @@ def show(job: str, as_json: bool) -> None:
 @json_option
 def pause(job: tuple[str, ...], as_json: bool) -> None:
     """Pause jobs: they fire no more until they are resumed."""
-    _set_enabled(job, enabled=False, as_json=as_json)
+    _edit(job, "pause_job", ("paused", "was paused already"), as_json)
 
 
 @jobs.command()
@@ -104,7 +104,7 @@ def pause(job: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def resume(job: tuple[str, ...], as_json: bool) -> None:
     """Resume paused jobs: they fire again from now on; nothing is caught up."""
-    _set_enabled(job, enabled=True, as_json=as_json)
+    _edit(job, "resume_job", ("resumed", "was enabled already"), as_json)
 
 
 @jobs.command()
@@ -112,32 +112,28 @@ def resume(job: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def delete(job: tuple[str, ...], as_json: bool) -> None:
     """Delete jobs. Their history stays."""
-    with postgres() as connection, connection.transaction():
-        found = [find(connection, reference) for reference in job]
-        gone = connection.execute(queries["delete_jobs"], {"job_ids": [one.job_id for one in found]}).fetchall()
-    _report(found, {job_id for (job_id,) in gone}, ("deleted", "was deleted meanwhile"), as_json)
+    _edit(job, "delete_job", ("deleted", "was deleted before"), as_json)
 
 
 jobs.add_command(run_now)
 jobs.add_command(backfill)
 
 
-def _set_enabled(references: tuple[str, ...], *, enabled: bool, as_json: bool) -> None:
+def _edit(references: tuple[str, ...], query: str, words: tuple[str, str], as_json: bool) -> None:
+    """All of them or none, each by the function that SQL users call. ``words``: what a job is now, or was before."""
     with postgres() as connection, connection.transaction():
-        found = [find(connection, reference) for reference in references]
-        parameters = {"enabled": enabled, "job_ids": [one.job_id for one in found]}
-        changed = connection.execute(queries["set_enabled"], parameters).fetchall()
-    words = ("resumed", "was enabled already") if enabled else ("paused", "was paused already")
-    _report(found, {job_id for (job_id,) in changed}, words, as_json)
-
-
-def _report(found: list[Job], changed: set[int], words: tuple[str, str], as_json: bool) -> None:
-    unique = list(dict.fromkeys(found))
+        found = list(dict.fromkeys(find(connection, reference) for reference in references))
+        changed = {}
+        # In one order, so that two commands about the same jobs do not wait for one another.
+        for job in sorted(found):
+            row = connection.execute(queries[query], {"tenant": job.tenant, "name": job.name}).fetchone()
+            assert row is not None
+            changed[job.job_id] = row[0].get("changed", True)
     if as_json:
-        print_json([{**_identity(one), words[0]: one.job_id in changed} for one in unique])
+        print_json([{**_identity(job), words[0]: changed[job.job_id]} for job in found])
         return
-    for one in unique:
-        print(f"{one}: {words[one.job_id not in changed]}")
+    for job in found:
+        print(f"{job}: {words[not changed[job.job_id]]}")
 
 
 def _identity(job: Job) -> dict[str, object]:

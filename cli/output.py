@@ -54,6 +54,11 @@ def text(value: object) -> str:
     return " ".join(str(value).splitlines())
 
 
+def count(number: int, noun: str) -> str:
+    """``1 job``, ``12,000 jobs``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def instant(value: datetime) -> str:
     """``2026-03-08T07:00:00Z``, with a fraction only where there is one."""
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

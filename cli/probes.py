@@ -1,4 +1,4 @@
-"""One look at each part of an installation. A probe answers or raises; nothing is tried twice."""
+"""One look at each part of an installation. A probe answers or raises."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from cli.environment import settings
-from cli.errors import explain, one_line
-from cli.output import json_option, print_json, span, text
+from cli.errors import Unasked, explain, one_line
+from cli.output import count, json_option, print_json, span, text
 from cli.probes import (
     probe_alerts,
     probe_capture,
@@ -36,6 +36,8 @@ class Part:
     name: str
     answer: dict[str, Any] | None
     problem: str | None = None
+    asked: bool = True
+    """False: what would have told does not answer, and the part may well be."""
 
 
 @click.command()
@@ -43,7 +45,7 @@ class Part:
 def status(as_json: bool) -> None:
     """Show who leads, how late it is, and how each part is.
 
-    Exit status 1 when a part is down; the others are shown all the same.
+    Exit status 1 when a part is down, or could not be asked; the others are shown all the same.
     """
     chosen = settings(CaptureSettings)
     horizon_seconds = settings(CoordinatorSettings).horizon_seconds
@@ -61,16 +63,17 @@ def status(as_json: bool) -> None:
             "commands": lambda: probe_commands(chosen),
         }
     )
-    down = [part.name for part in parts if part.answer is None]
+    down = [part.name for part in parts if part.answer is None and part.asked]
+    unasked = [part.name for part in parts if not part.asked]
     if as_json:
-        print_json(
-            {"ok": not down, **{p.name: p.answer if p.answer is not None else {"down": p.problem} for p in parts}}
-        )
+        print_json({"ok": not (down or unasked), **{part.name: as_plain(part) for part in parts}})
     else:
         for part in parts:
             show(part)
-    if down:
-        click.echo(f"cronstream: down: {', '.join(down)}", err=True)
+    if down or unasked:
+        said = {"down": down, "could not be asked": unasked}
+        said_of = "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names)
+        click.echo(f"cronstream: {said_of}", err=True)
         sys.exit(1)
 
 
@@ -80,6 +83,8 @@ def look(probes: dict[str, Callable[[], dict[str, Any]]]) -> list[Part]:
     def one(name: str) -> Part:
         try:
             return Part(name, probes[name]())
+        except Unasked as error:
+            return Part(name, None, one_line(error.message), asked=False)
         except Exception as error:
             failure = explain(error)
             # Whatever it is, the other parts are worth their lines; a bug shows its kind.
@@ -89,10 +94,17 @@ def look(probes: dict[str, Callable[[], dict[str, Any]]]) -> list[Part]:
         return list(pool.map(one, probes))
 
 
+def as_plain(part: Part) -> dict[str, Any]:
+    """A part in JSON."""
+    if part.answer is not None:
+        return part.answer
+    return {"down" if part.asked else "unknown": part.problem}
+
+
 def show(part: Part) -> None:
     """Lines of ``part  state  what is known``."""
     if part.answer is None:
-        print(f"{part.name:<10}DOWN  {part.problem}")
+        print(f"{part.name:<10}{'DOWN  ' if part.asked else '?     could not be asked: '}{part.problem}")
         return
     first, *others = _LINES[part.name](part.answer)
     print(f"{part.name:<10}ok    {first}")
@@ -103,12 +115,11 @@ def show(part: Part) -> None:
 def _postgres(answer: dict[str, Any]) -> list[str]:
     about = "about " if answer["estimated"] else ""
     paused = "" if answer["paused"] is None else f", {answer['paused']:,} of them paused"
-    edits = f"{answer['open_changes']:,} open edits"
+    edits = count(answer["open_changes"], "open edit")
     if answer["open_changes"]:
         edits += f", the oldest for {span(answer['oldest_age'])}"
-    requests = f"; {answer['open_requests']:,} open requests" if answer["open_requests"] else ""
-    jobs = "1 definition" if answer["definitions"] == 1 else f"{answer['definitions']:,} definitions"
-    lines = [f"{about}{jobs}{paused}; {edits}{requests}"]
+    requests = f"; {count(answer['open_requests'], 'open request')}" if answer["open_requests"] else ""
+    lines = [f"{about}{count(answer['definitions'], 'definition')}{paused}; {edits}{requests}"]
     overdue = answer["oldest_overdue"]
     if overdue is not None:
         who = f"job {overdue['job_id']} ({overdue['tenant']}/{overdue['name']})"
@@ -117,7 +128,7 @@ def _postgres(answer: dict[str, Any]) -> list[str]:
 
 
 def _kafka(answer: dict[str, Any]) -> list[str]:
-    return [f"topics are there, {answer['partitions']} partitions"]
+    return [f"topics are there, {count(answer['partitions'], 'partition')}"]
 
 
 def _capture(answer: dict[str, Any]) -> list[str]:
@@ -129,11 +140,11 @@ def _leader(answer: dict[str, Any]) -> list[str]:
     lines = [f"{answer['node']} at {answer['address']}, token {answer['token']}, since {answer['since']}"]
     if figures.get("published") is None:
         return [*lines, "taking office"]
-    jobs = "1 job" if figures["loaded"] == 1 else f"{figures['loaded']:,} jobs"
+    runs = f"{count(figures['published'], 'trigger')} of schedules and {figures['requested']:,} of requests"
     within = span(timedelta(seconds=answer["horizon_seconds"]))
     return [
         *lines,
-        f"{jobs} loaded (due within the next {within}); {figures['published']:,} triggers published in this term",
+        f"{count(figures['loaded'], 'job')} loaded (due within the next {within}); {runs} published in this term",
         "in the last minute: "
         + _quantiles("scheduled time to the broker's acknowledgement", figures, "lateness", "nothing was due"),
         "in the last minute: " + _quantiles("an edit's commit to the leader", figures, "capture_lag", "no edit"),

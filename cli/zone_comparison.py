@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cli.checks import OK, WARNING, Check
+from cli.output import count
 from cronstream.schedule.instants import utc_text
 from cronstream.schedule.zones import Zone
 
@@ -76,7 +77,10 @@ def first_difference(zone: Zone, seconds: Sequence[int], theirs: Sequence[int], 
 
 def judge(zones: Sequence[str], differences: Sequence[Difference], sampled: bool) -> Check:
     """What to say of it."""
-    name, seen = "zones in postgres", f"{len(zones)} zones in use{' in a sample of the definitions' if sampled else ''}"
+    name, seen = (
+        "zones in postgres",
+        f"{count(len(zones), 'zone')} in use{' in a sample of the definitions' if sampled else ''}",
+    )
     if not differences:
         return Check(name, OK, f"{seen}: PostgreSQL's data is as ours for {YEARS} years")
     shown = "; ".join(map(_sentence, differences[:_SHOWN]))

@@ -78,7 +78,7 @@ class Days:
                 self._connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
 
     def attached(self) -> list[dict[str, Any]]:
-        """The partitions: source, day, rows_estimate, bytes, kept."""
+        """The partitions: source, day, rows_estimate (None: not known yet), bytes, kept."""
         return self._dicts("attached_days")
 
     def exports(self, day: date | None = None) -> list[Export]:

@@ -35,7 +35,8 @@ CREATE TABLE cronstream.job_definitions (
     revision         bigint NOT NULL,
     created_at       timestamptz NOT NULL DEFAULT now(),
     updated_at       timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (tenant, name)
+    -- Only the index can tell without a race, and only its name says more than Postgres would.
+    CONSTRAINT one_job_per_tenant_and_name_or_call_cronstream_upsert UNIQUE (tenant, name)
 );
 
 CREATE TABLE cronstream.job_changes (
@@ -58,11 +59,6 @@ CREATE FUNCTION cronstream.us(instant timestamptz) RETURNS bigint
 CREATE FUNCTION cronstream.us(span interval) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (extract(epoch FROM span) * 1000000)::bigint;
-
--- The handlers that workers know: the one place that names them.
-CREATE FUNCTION cronstream.handlers() RETURNS text[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ARRAY['http', 'command', 'log'];
 
 -- Refuse a row: which column (or a part of one: payload.url), what is wrong, the offending value, the
 -- remedy; where a part of a longer value offends, that part. Call it in an assignment of plain
@@ -134,7 +130,7 @@ DECLARE
     key  text;
     near text;
 BEGIN
-    IF payload - known <> '{}' THEN
+    IF jsonb_typeof(payload) = 'object' AND payload - known <> '{}' THEN
         SELECT k INTO key FROM jsonb_object_keys(payload - known) AS k ORDER BY k LIMIT 1;
         near := cronstream.nearest(key, known);
         RETURN cronstream.refuse('payload', format('has a key that handler %s does not know: %s', handler, to_json(left(key, 40))),
@@ -143,61 +139,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- What a handler needs of its payload: true, or raises through refuse().
-CREATE FUNCTION cronstream.check_payload(handler text, payload jsonb) RETURNS boolean
-    LANGUAGE plpgsql AS $$
-DECLARE
-    methods CONSTANT text[] := ARRAY['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
-    near text;
-BEGIN
-    IF octet_length(payload::text) > 65536 THEN
-        RETURN cronstream.refuse('payload', format('has %s bytes as text, more than 65536', octet_length(payload::text)),
-            payload::text, 'Keep the data elsewhere and put a reference to it into the payload.');
-    END IF;
-    IF handler = 'http' THEN
-        -- a host, or an IPv6 address in brackets; a port only with its number
-        IF (jsonb_typeof(payload -> 'url') = 'string'
-            AND payload ->> 'url' ~* '^https?://([^[:space:]/?#@]*@)?(\[[0-9a-z:.%]+\]|[^][:space:]/?#@:[]+)(:[0-9]{1,5})?([/?#][^[:space:]]*)?$'
-            AND coalesce(substring(payload ->> 'url' FROM '(?i)^https?://(?:[^/?#@]*@)?(?:\[[^]]*\]|[^/?#@:]*):([0-9]+)')::int, 80)
-                BETWEEN 1 AND 65535) IS NOT TRUE THEN
-            RETURN cronstream.refuse(CASE WHEN payload ? 'url' AND jsonb_typeof(payload) = 'object' THEN 'payload.url' ELSE 'payload' END,
-                'needs an absolute http or https url for handler http',
-                coalesce(payload -> 'url', payload)::text, '{"url": "https://example.org/hook"}');
-        END IF;
-        IF payload ? 'method' AND (jsonb_typeof(payload -> 'method') = 'string' AND payload ->> 'method' = ANY (methods)) IS NOT TRUE THEN
-            near := cronstream.nearest(payload ->> 'method', methods);
-            RETURN cronstream.refuse('payload.method', 'is an unknown method', (payload -> 'method')::text,
-                coalesce('Did you mean ' || near || '? ', '') || 'One of GET, HEAD, POST, PUT, PATCH, DELETE; POST when left out.');
-        END IF;
-        IF payload ? 'headers' AND (jsonb_typeof(payload -> 'headers') <> 'object'
-            OR jsonb_path_exists(payload, '$.headers.* ? (@.type() != "string")')) THEN
-            RETURN cronstream.refuse('payload.headers', 'must be an object of strings',
-                (payload -> 'headers')::text, '{"headers": {"Authorization": "..."}}');
-        END IF;
-        RETURN cronstream.check_keys(handler, payload, ARRAY['url', 'method', 'headers', 'body']);
-    ELSIF handler = 'command' THEN
-        IF jsonb_typeof(payload -> 'argv') IS DISTINCT FROM 'array'
-           OR jsonb_path_exists(payload, 'strict $.argv[*] ? (@.type() != "string")')
-           OR coalesce(payload -> 'argv' ->> 0, '') = '' THEN
-            RETURN cronstream.refuse(CASE WHEN payload ? 'argv' AND jsonb_typeof(payload) = 'object' THEN 'payload.argv' ELSE 'payload' END,
-                'needs argv, a non-empty list of strings, for handler command',
-                coalesce(payload -> 'argv', payload)::text, '{"argv": ["/usr/bin/env", "true"]}');
-        END IF;
-        IF payload ? 'env' AND (jsonb_typeof(payload -> 'env') <> 'object'
-            OR jsonb_path_exists(payload, '$.env.* ? (@.type() != "string")')
-            OR jsonb_path_exists(payload, '$.env.keyvalue() ? (@.key like_regex "=" || @.key == "")')) THEN
-            RETURN cronstream.refuse('payload.env', 'must be an object of strings, its names without "="',
-                (payload -> 'env')::text, '{"env": {"LEVEL": "9"}}');
-        END IF;
-        IF payload ? 'stdin' AND jsonb_typeof(payload -> 'stdin') <> 'string' THEN
-            RETURN cronstream.refuse('payload.stdin', 'must be a string', (payload -> 'stdin')::text, '{"stdin": "5\n"}');
-        END IF;
-        RETURN cronstream.check_keys(handler, payload, ARRAY['argv', 'env', 'stdin']);
-    END IF;
-    RETURN true;
-END $$;
-
--- Says which of the bounded columns is out of bounds. Called only when one is.
+-- Says which of the bounded columns is out of bounds, or missing. Called only when one is.
 -- NaN is greater than every number, so the upper bounds keep it and infinity out.
 CREATE FUNCTION cronstream.explain_bounds(d cronstream.job_definitions) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -218,8 +160,9 @@ BEGIN
         ('backoff_seconds', d.backoff_seconds::text, d.backoff_seconds BETWEEN 0 AND 86400, 'from 0 to 86400', '30'),
         ('backoff_factor', d.backoff_factor::text, d.backoff_factor BETWEEN 1 AND 100, 'from 1 to 100', '2'),
         ('max_backoff', d.max_backoff::text, d.max_backoff BETWEEN interval '0' AND interval '24 hours', 'from 0 to 24 hours', '1 hour'),
-        ('timeout_seconds', d.timeout_seconds::text, d.timeout_seconds > 0 AND d.timeout_seconds <= 86400, 'more than 0 and at most 86400', '300')
-    ) AS bounds (col, given, good, allowed, usual) WHERE NOT good LIMIT 1;
+        ('timeout_seconds', d.timeout_seconds::text, d.timeout_seconds > 0 AND d.timeout_seconds <= 86400, 'more than 0 and at most 86400', '300'),
+        ('enabled', NULL, d.enabled IS NOT NULL, 'true or false', 'true')
+    ) AS bounds (col, given, good, allowed, usual) WHERE good IS NOT TRUE LIMIT 1;
     IF bad.allowed LIKE 'one of %' THEN
         near := cronstream.nearest(bad.given, string_to_array(substr(bad.allowed, 8), ', '));
     END IF;
@@ -281,8 +224,7 @@ BEGIN
 END $$;
 
 -- BEFORE each row: validate, stamp the revision. An UPDATE that changes nothing keeps
--- its revision, by which the change trigger knows it. A NULL in a NOT NULL column
--- passes here and is refused by its constraint.
+-- its revision, by which the change trigger knows it.
 -- One long function of plain IFs on purpose: PL/pgSQL evaluates those without the
 -- executor, a PERFORM or a composite argument costs as much as ten of them.
 CREATE FUNCTION cronstream.check_and_stamp() RETURNS trigger
@@ -354,12 +296,19 @@ BEGIN
         checked := cronstream.refuse('ends_at', format('is not after starts_at %L', NEW.starts_at), NEW.ends_at::text,
             'starts_at must lie before ends_at.');
     END IF;
-    IF NEW.timezone <> 'UTC' AND NEW.timezone <> ALL (cronstream.zone_names()) THEN
+    IF NEW.timezone <> 'UTC' AND NEW.timezone <> ALL (cronstream.zone_names()) OR NEW.timezone IS NULL THEN
         SELECT z.name INTO meant FROM cronstream.zones z
         WHERE lower(z.name) = lower(btrim(NEW.timezone)) OR lower(z.name) LIKE '%/' || lower(replace(btrim(NEW.timezone), ' ', '\_'))
         ORDER BY length(z.name) LIMIT 1;
         checked := cronstream.refuse('timezone', 'is not an IANA time zone', NEW.timezone, coalesce('Did you mean ' || meant || '? ', '')
             || 'Exact names, as in cronstream.zones: Europe/Berlin, America/New_York, UTC.');
+    END IF;
+    IF NEW.name IS NULL THEN
+        checked := cronstream.refuse('name', 'is missing', NULL, 'Name the job: tenant and name together are its own.');
+    ELSIF NEW.handler IS NULL THEN
+        checked := cronstream.refuse('handler', 'is missing', NULL, 'Say what to do: one of ' || array_to_string(cronstream.handlers(), ', ') || '.');
+    ELSIF NEW.tenant IS NULL THEN
+        checked := cronstream.refuse('tenant', 'is missing', NULL, 'Left out, it is ''default''.');
     END IF;
     -- U+0001 to U+001F, U+007F to U+009F, and the line and paragraph separators
     IF NEW.name ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR NEW.name ~ '^ *$' OR length(NEW.name) > 255 THEN
@@ -373,7 +322,7 @@ BEGIN
     END IF;
     checked := cronstream.check_payload(NEW.handler, NEW.payload);
     -- one look at all that is nearly always left at its default; the reasons are found only when it fails
-    IF NOT (NEW.misfire_policy IN ('FIRE_NOW', 'SKIP', 'CATCH_UP')
+    IF (NEW.misfire_policy IN ('FIRE_NOW', 'SKIP', 'CATCH_UP')
             AND NEW.overlap_policy IN ('allow', 'queue', 'skip')
             AND NEW.dst_gap IN ('auto', 'shift', 'skip')
             AND NEW.dst_overlap IN ('auto', 'first', 'second', 'both')
@@ -385,7 +334,8 @@ BEGIN
             AND NEW.backoff_seconds BETWEEN 0 AND 86400
             AND NEW.backoff_factor BETWEEN 1 AND 100
             AND NEW.max_backoff BETWEEN interval '0' AND interval '24 hours'
-            AND NEW.timeout_seconds > 0 AND NEW.timeout_seconds <= 86400) THEN
+            AND NEW.enabled IS NOT NULL
+            AND NEW.timeout_seconds > 0 AND NEW.timeout_seconds <= 86400) IS NOT TRUE THEN
         checked := cronstream.explain_bounds(NEW);
     END IF;
     IF NEW.starts_at IS NOT NULL OR NEW.ends_at IS NOT NULL THEN

@@ -1,6 +1,6 @@
--- What is valid and may still surprise: a NOTICE, after the statement has succeeded. The same three
--- things as in cronstream/schedule/notices.py: two restricted day fields, a step as long as its
--- field, a time that the next change of the zone's clock skips.
+-- What is valid and may still surprise: a NOTICE, after the statement has succeeded. Of cron the same
+-- three things as in cronstream/schedule/notices.py: two restricted day fields, a step as long as its
+-- field, a time that the next change of the zone's clock skips. Of run_at that it is past.
 
 -- A zone's clock jumps: the instant in seconds since the epoch, the offsets before and after.
 CREATE TYPE cronstream.clock_jump AS (at bigint, was int, becomes int);
@@ -151,6 +151,16 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Raises a NOTICE of a single time that is over: the leader plans strictly after the commit.
+CREATE FUNCTION cronstream.tell_past(tenant text, name text, run_at timestamptz) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE NOTICE USING
+        MESSAGE = format('job %L: run_at %s is past: it does not run, and history says so', name, run_at),
+        HINT = format('SELECT cronstream.run_now(%L, %L) runs it now.', tenant, name),
+        SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'run_at';
+END $$;
+
 -- AFTER each statement: the rows whose schedule is new, but a hundred at the most. A fleet that moves
 -- in is no conversation, and pays nothing here; nor does a client that hears no notices.
 CREATE FUNCTION cronstream.tell_surprises() RETURNS trigger
@@ -161,11 +171,18 @@ BEGIN
     ELSIF TG_OP = 'INSERT' THEN
         PERFORM cronstream.tell(s.cron, s.tenant, s.name, s.timezone, s.dst_gap)
         FROM (SELECT * FROM new_rows n WHERE n.cron IS NOT NULL LIMIT 100) AS s;
+        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at)
+        FROM (SELECT * FROM new_rows n WHERE n.run_at IS NOT NULL LIMIT 100) AS s
+        WHERE s.enabled AND s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name) < clock_timestamp();
     ELSE
         PERFORM cronstream.tell(s.cron, s.tenant, s.name, s.timezone, s.dst_gap)
         FROM (SELECT n.* FROM new_rows n JOIN old_rows o USING (job_id)
               WHERE n.cron IS NOT NULL AND n.revision <> o.revision
                 AND (n.cron, n.timezone, n.dst_gap) IS DISTINCT FROM (o.cron, o.timezone, o.dst_gap) LIMIT 100) AS s;
+        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at)
+        FROM (SELECT n.* FROM new_rows n JOIN old_rows o USING (job_id)
+              WHERE n.run_at IS NOT NULL AND (n.run_at, n.spread_seconds) IS DISTINCT FROM (o.run_at, o.spread_seconds) LIMIT 100) AS s
+        WHERE s.enabled AND s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name) < clock_timestamp();
     END IF;
     RETURN NULL;
 END $$;

@@ -1,11 +1,11 @@
--- The handlers kafka, sql and python, more keys for http and command, and one function a handler
--- that says what it needs of its payload.
+-- The handlers that workers know, and one function a handler that says what it needs of its payload.
 
-CREATE OR REPLACE FUNCTION cronstream.handlers() RETURNS text[]
+-- The one place that names them.
+CREATE FUNCTION cronstream.handlers() RETURNS text[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ARRAY['http', 'command', 'kafka', 'sql', 'python', 'log'];
 
--- The functions below take a payload that is an object, and say true or raise through refuse().
+-- The functions below say true or raise through refuse(). Unknown keys come first: `urll` is no missing url.
 
 -- A key that is a text, if it is there at all.
 CREATE FUNCTION cronstream.check_text(payload jsonb, key text, example text) RETURNS boolean
@@ -78,6 +78,7 @@ DECLARE
     methods CONSTANT text[] := ARRAY['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
     checked boolean;
 BEGIN
+    checked := cronstream.check_keys('http', payload, ARRAY['url', 'method', 'headers', 'body', 'timeout_seconds', 'retry_on']);
     -- a host, or an IPv6 address in brackets; a port only with its number
     IF (jsonb_typeof(payload -> 'url') = 'string'
         AND payload ->> 'url' ~* '^https?://([^[:space:]/?#@]*@)?(\[[0-9a-z:.%]+\]|[^][:space:]/?#@:[]+)(:[0-9]{1,5})?([/?#][^[:space:]]*)?$'
@@ -99,7 +100,7 @@ BEGIN
     END IF;
     checked := cronstream.check_headers(payload, '{"headers": {"Authorization": "..."}}');
     checked := cronstream.check_numbers(payload, 'retry_on', 300, 599, '{"retry_on": [404, 409]}');
-    RETURN cronstream.check_keys('http', payload, ARRAY['url', 'method', 'headers', 'body', 'timeout_seconds', 'retry_on']);
+    RETURN true;
 END $$;
 
 CREATE FUNCTION cronstream.check_command(payload jsonb) RETURNS boolean
@@ -107,6 +108,7 @@ CREATE FUNCTION cronstream.check_command(payload jsonb) RETURNS boolean
 DECLARE
     checked boolean;
 BEGIN
+    checked := cronstream.check_keys('command', payload, ARRAY['argv', 'env', 'stdin', 'cwd', 'limits', 'final_exit_codes']);
     IF jsonb_typeof(payload -> 'argv') IS DISTINCT FROM 'array'
        OR jsonb_path_exists(payload, 'strict $.argv[*] ? (@.type() != "string")')
        OR coalesce(payload -> 'argv' ->> 0, '') = '' THEN
@@ -125,7 +127,7 @@ BEGIN
     END IF;
     checked := cronstream.check_text(payload, 'stdin', '{"stdin": "5\n"}');
     checked := cronstream.check_program(payload);
-    RETURN cronstream.check_keys('command', payload, ARRAY['argv', 'env', 'stdin', 'cwd', 'limits', 'final_exit_codes']);
+    RETURN true;
 END $$;
 
 CREATE FUNCTION cronstream.check_kafka(payload jsonb) RETURNS boolean
@@ -133,6 +135,7 @@ CREATE FUNCTION cronstream.check_kafka(payload jsonb) RETURNS boolean
 DECLARE
     checked boolean;
 BEGIN
+    checked := cronstream.check_keys('kafka', payload, ARRAY['topic', 'value', 'key', 'headers']);
     IF (jsonb_typeof(payload -> 'topic') = 'string' AND payload ->> 'topic' ~ '^[A-Za-z0-9._-]{1,249}$'
         AND payload ->> 'topic' NOT IN ('.', '..')) IS NOT TRUE THEN
         RETURN cronstream.refuse(CASE WHEN payload ? 'topic' AND jsonb_typeof(payload) = 'object' THEN 'payload.topic' ELSE 'payload' END,
@@ -141,7 +144,7 @@ BEGIN
     END IF;
     checked := cronstream.check_text(payload, 'key', '{"key": "customer-7"}');
     checked := cronstream.check_headers(payload, '{"headers": {"source": "nightly"}}');
-    RETURN cronstream.check_keys('kafka', payload, ARRAY['topic', 'value', 'key', 'headers']);
+    RETURN true;
 END $$;
 
 CREATE FUNCTION cronstream.check_sql(payload jsonb) RETURNS boolean
@@ -152,6 +155,7 @@ DECLARE
     checked  boolean;
     missing  text;
 BEGIN
+    checked := cronstream.check_keys('sql', payload, ARRAY['connection', 'statement', 'parameters']);
     FOREACH required IN ARRAY ARRAY['connection', 'statement'] LOOP
         IF (jsonb_typeof(payload -> required) = 'string' AND btrim(payload ->> required) <> '') IS NOT TRUE THEN
             RETURN cronstream.refuse(CASE WHEN payload ? required AND jsonb_typeof(payload) = 'object' THEN 'payload.' || required ELSE 'payload' END,
@@ -167,7 +171,7 @@ BEGIN
             (payload -> 'statement')::text, coalesce('Did you mean ' || cronstream.nearest(missing, identity) || '? ', '')
             || 'Put it into parameters; always there are ' || array_to_string(identity, ', ') || '.');
     END IF;
-    RETURN cronstream.check_keys('sql', payload, ARRAY['connection', 'statement', 'parameters']);
+    RETURN true;
 END $$;
 
 CREATE FUNCTION cronstream.check_python(payload jsonb) RETURNS boolean
@@ -175,6 +179,7 @@ CREATE FUNCTION cronstream.check_python(payload jsonb) RETURNS boolean
 DECLARE
     checked boolean;
 BEGIN
+    checked := cronstream.check_keys('python', payload, ARRAY['entry_point', 'arguments', 'limits', 'final_exit_codes']);
     IF (jsonb_typeof(payload -> 'entry_point') = 'string'
         AND payload ->> 'entry_point' ~ '^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$') IS NOT TRUE THEN
         RETURN cronstream.refuse(CASE WHEN payload ? 'entry_point' AND jsonb_typeof(payload) = 'object' THEN 'payload.entry_point' ELSE 'payload' END,
@@ -183,11 +188,11 @@ BEGIN
     END IF;
     checked := cronstream.check_object(payload, 'arguments', '{"arguments": {"month": "2030-01"}}');
     checked := cronstream.check_program(payload);
-    RETURN cronstream.check_keys('python', payload, ARRAY['entry_point', 'arguments', 'limits', 'final_exit_codes']);
+    RETURN true;
 END $$;
 
 -- What a handler needs of its payload: true, or raises through refuse().
-CREATE OR REPLACE FUNCTION cronstream.check_payload(handler text, payload jsonb) RETURNS boolean
+CREATE FUNCTION cronstream.check_payload(handler text, payload jsonb) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
     IF octet_length(payload::text) > 65536 THEN
@@ -203,3 +208,40 @@ BEGIN
         ELSE RETURN true;
     END CASE;
 END $$;
+
+-- ---- what a worker must allow ----------------------------------------------------------------------
+
+-- The setting without which no worker runs a handler; NULL for those that every worker runs.
+CREATE FUNCTION cronstream.handler_setting(handler text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE handler WHEN 'command' THEN 'CRONSTREAM_COMMAND_ENABLED=true'
+                        WHEN 'python' THEN 'CRONSTREAM_PYTHON_MODULES with its module'
+                        WHEN 'sql' THEN 'CRONSTREAM_SQL_CONNECTIONS with its connection' END;
+
+-- AFTER each statement: a NOTICE of each handler that is off unless a worker allows it, once a session. Of the first
+-- hundred rows, as of all notices.
+CREATE FUNCTION cronstream.tell_handlers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    told text := coalesce(current_setting('cronstream.told_handlers', true), '');
+    met  text;
+BEGIN
+    IF current_setting('client_min_messages') IN ('warning', 'error') THEN
+        RETURN NULL;
+    END IF;
+    FOR met IN SELECT DISTINCT n.handler FROM (SELECT handler FROM new_rows LIMIT 100) AS n
+               WHERE cronstream.handler_setting(n.handler) IS NOT NULL ORDER BY n.handler LOOP
+        CONTINUE WHEN met = ANY (string_to_array(told, ','));
+        told := concat_ws(',', nullif(told, ''), met);
+        RAISE NOTICE USING
+            MESSAGE = format('handler %s runs only on workers with %s: on others its runs fail for good', met, cronstream.handler_setting(met)),
+            SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'handler';
+    END LOOP;
+    PERFORM set_config('cronstream.told_handlers', told, false);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER tell_insert_handlers AFTER INSERT ON cronstream.job_definitions
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION cronstream.tell_handlers();
+CREATE TRIGGER tell_update_handlers AFTER UPDATE ON cronstream.job_definitions
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION cronstream.tell_handlers();

@@ -22,15 +22,17 @@ SELECT d.*, s.next_run_at, s.anchor AS planned_anchor, s.version,
 FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id)
 WHERE d.job_id = %(job_id)s
 
--- name: set_enabled
--- Pause or resume; answers with the jobs that were not so before.
-UPDATE cronstream.job_definitions SET enabled = %(enabled)s
-WHERE job_id = ANY (%(job_ids)s) AND enabled <> %(enabled)s
-RETURNING job_id
+-- name: pause_job
+-- It fires no more until it is resumed.
+SELECT cronstream.pause(%(tenant)s, %(name)s)
 
--- name: delete_jobs
--- Delete definitions; their history stays.
-DELETE FROM cronstream.job_definitions WHERE job_id = ANY (%(job_ids)s) RETURNING job_id
+-- name: resume_job
+-- It fires again from now on.
+SELECT cronstream.resume(%(tenant)s, %(name)s)
+
+-- name: delete_job
+-- Its history stays.
+SELECT cronstream.delete(%(tenant)s, %(name)s)
 
 -- name: run_now
 -- Run a job once, now.

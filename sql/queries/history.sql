@@ -109,9 +109,10 @@ UPDATE cronstream.job_status SET state = 'deleted', updated_at = now()
 WHERE job_id = ANY (%(job_ids)s::bigint[]) AND state <> 'deleted'
 
 -- name: attached_days
--- The partitions of job_runs with their days, oldest first; `kept` while a restored day is to stay.
+-- The partitions of job_runs with their days, oldest first; `kept` while a restored day is to stay. No estimate of the
+-- rows (NULL) before Postgres has looked at a partition.
 SELECT i.inhrelid::regclass::text AS source, to_date(substring(c.relname FROM '^job_runs_(\d{8})'), 'YYYYMMDD') AS day,
-       c.reltuples::bigint AS rows_estimate, pg_total_relation_size(c.oid) AS bytes,
+       nullif(c.reltuples, -1)::bigint AS rows_estimate, pg_total_relation_size(c.oid) AS bytes,
        EXISTS (SELECT FROM cronstream.history_exports e WHERE e.source = i.inhrelid::regclass::text
                AND e.dropped_at IS NULL AND e.keep_until > now()) AS kept
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid

@@ -153,3 +153,37 @@ def test_notices_are_python_s_word_for_word(conn: Conn) -> None:
         checked += 1
         gaps += any("does not exist" in notice for notice in expected)
     assert gaps > 100
+
+
+def test_a_single_time_that_is_past_is_told_with_what_to_do(database: str) -> None:
+    heard: list[tuple[str, str]] = []
+    with psycopg.connect(database) as conn:
+        conn.add_notice_handler(lambda told: heard.append((str(told.message_primary), str(told.message_hint))))
+        one_time = "INSERT INTO cronstream.job_definitions (name, run_at, handler, enabled) VALUES (%s, %s, 'log', %s)"
+        conn.execute(one_time, ["late", "2020-01-01T00:00:00Z", True])
+        conn.execute(one_time, ["paused", "2020-01-01T00:00:00Z", False])
+        conn.execute(one_time, ["later", "2999-01-01T00:00:00Z", True])
+        assert [said.partition(" is past: it does not run")[0] for said, _ in heard] == [
+            "job 'late': run_at 2020-01-01 00:00:00+00"
+        ]
+        assert heard[0][1] == "SELECT cronstream.run_now('default', 'late') runs it now."
+        conn.execute("UPDATE cronstream.job_definitions SET run_at = '2021-01-01Z' WHERE name = 'later'")
+        conn.execute("UPDATE cronstream.job_definitions SET payload = '{\"a\": 1}'")
+        conn.rollback()
+    assert len(heard) == 2
+
+
+def test_a_handler_that_workers_must_allow_is_told_of_once_a_session(conn: Conn, heard: list[str]) -> None:
+    payloads = {
+        "command": '{"argv": ["true"]}',
+        "python": '{"entry_point": "a:b"}',
+        "sql": '{"connection": "c", "statement": "SELECT 1"}',
+    }
+    for round_ in range(2):
+        for handler, payload in payloads.items():
+            insert(conn, "@daily", f"{handler} {round_}", handler=handler, payload=payload)
+    insert(conn, "@daily", "http", handler="http", payload='{"url": "https://example.org"}')
+    assert [said.partition(" runs only on workers with ")[0] for said in heard] == [
+        f"handler {handler}" for handler in payloads
+    ]
+    assert "CRONSTREAM_COMMAND_ENABLED=true: on others its runs fail for good" in heard[0]

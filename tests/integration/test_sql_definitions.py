@@ -203,6 +203,11 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("payload", {"handler": "http", "payload": Jsonb({"url": "http://:80/"})}, "absolute http or https url"),
     ("payload", {"handler": "http", "payload": Jsonb({**URL, "metod": "PUT"})}, 'does not know: "metod"'),
+    ("payload", {"handler": "http", "payload": Jsonb({"urll": "http://a"})}, 'http does not know: "urll"'),
+    ("payload", {"handler": "command", "payload": Jsonb({"args": ["x"]})}, 'command does not know: "args"'),
+    ("payload", {"handler": "kafka", "payload": Jsonb({"topik": "x"})}, 'kafka does not know: "topik"'),
+    ("payload", {"handler": "sql", "payload": Jsonb({"connection": "x", "statment": "y"})}, 'not know: "statment"'),
+    ("payload", {"handler": "python", "payload": Jsonb({"entrypoint": "a:b"})}, 'not know: "entrypoint"'),
     ("payload", {"handler": "http", "payload": Jsonb({**URL, "x" * 500: "y" * 500})}, "does not know"),
     ("payload", {"handler": "command", "payload": Jsonb({"argv": ["x"], "timeout": 5})}, 'does not know: "timeout"'),
     (
@@ -320,9 +325,37 @@ def test_an_update_is_checked_as_an_insert_is(conn: Conn, column: str, columns: 
     "column", ["name", "tenant", "handler", "timezone", "enabled", "misfire_grace", "jitter", "max_attempts"]
 )
 def test_null_is_refused_where_a_value_is_needed(conn: Conn, column: str) -> None:
-    with pytest.raises(psycopg.errors.NotNullViolation) as refusal:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal:
         insert(conn, **{column: None})
     assert refusal.value.diag.column_name == column
+    assert refusal.value.diag.message_detail == f"{column} is NULL."
+    assert refusal.value.diag.message_hint
+
+
+def test_a_row_without_name_or_handler_says_which_is_missing(conn: Conn) -> None:
+    for column, other in (("name", "handler"), ("handler", "name")):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match=f"{column} is missing"), conn.transaction():
+            conn.execute(
+                f"INSERT INTO cronstream.job_definitions ({other}, cron) VALUES ('log', '@daily')"  # type: ignore[arg-type]
+            )
+
+
+@pytest.mark.parametrize(
+    ("handler", "key", "meant"),
+    [
+        ("http", "urll", "url"),
+        ("kafka", "topik", "topic"),
+        ("sql", "statment", "statement"),
+        ("python", "entrypoint", "entry_point"),
+        ("command", "argvs", "argv"),
+    ],
+)
+def test_a_misspelt_key_of_a_payload_is_answered_with_the_known_one(
+    conn: Conn, handler: str, key: str, meant: str
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal:
+        insert(conn, handler=handler, payload=Jsonb({key: "x"}))
+    assert f"Did you mean {meant}?" in str(refusal.value.diag.message_hint)
 
 
 def test_a_zone_s_misspelling_is_answered_with_the_name(conn: Conn) -> None:
@@ -335,8 +368,9 @@ def test_a_zone_s_misspelling_is_answered_with_the_name(conn: Conn) -> None:
 def test_a_name_is_unique_per_tenant(conn: Conn) -> None:
     insert(conn, name="a")
     insert(conn, name="a", tenant="other")
-    with pytest.raises(psycopg.errors.UniqueViolation):
+    with pytest.raises(psycopg.errors.UniqueViolation, match="call_cronstream_upsert") as refusal:
         insert(conn, name="a")
+    assert refusal.value.diag.message_detail == "Key (tenant, name)=(default, a) already exists."
 
 
 def test_sql_null_and_json_null_are_kept_apart(conn: Conn) -> None:

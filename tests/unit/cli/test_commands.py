@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from cli.main import cli
 from cronstream import __version__
+from cronstream.clock import SystemClock, to_datetime
 from cronstream.schedule import TZDATA_VERSION
 
 COMMANDS = [
@@ -140,23 +142,13 @@ def test_status_says_which_parts_are_down(nowhere: dict[str, str]) -> None:
     result = run("status", env=nowhere)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert [line.split()[:2] for line in lines] == [
-        [part, "DOWN"]
-        for part in (
-            "postgres",
-            "kafka",
-            "capture",
-            "leader",
-            "streams",
-            "workers",
-            "mover",
-            "history",
-            "alerts",
-            "commands",
-        )
-    ]
-    down = "postgres, kafka, capture, leader, streams, workers, mover, history, alerts, commands"
-    assert result.stderr == f"cronstream: down: {down}\n"
+    silent = ["postgres", "kafka", "capture", "leader", "streams"]
+    groups = ["workers", "mover", "history", "alerts", "commands"]
+    shown = [[name, "DOWN"] for name in silent] + [[name, "?"] for name in groups]
+    assert [line.split()[:2] for line in lines] == shown
+    assert "could not be asked: Kafka: " in lines[-1]
+    said = f"cronstream: down: {', '.join(silent)}; could not be asked: {', '.join(groups)}\n"
+    assert result.stderr == said
     assert "Failure(" not in result.stdout
     assert "Error(" not in result.stdout
 
@@ -167,6 +159,7 @@ def test_status_as_json_keeps_the_exit_status(nowhere: dict[str, str]) -> None:
     answer = json.loads(result.stdout)
     assert answer["ok"] is False
     assert "Postgres does not answer" in answer["postgres"]["down"]
+    assert answer["alerts"]["unknown"].startswith("Kafka: ")
 
 
 def test_doctor_says_what_it_could_not_look_at_and_what_it_knows(nowhere: dict[str, str]) -> None:
@@ -277,3 +270,20 @@ def test_an_etcd_that_does_not_answer_is_not_adopted(nowhere: dict[str, str]) ->
     result = run("adopt-etcd", "--yes", env=nowhere)
     assert result.exit_code == 1
     assert "etcd does not answer" in result.stderr
+
+
+@pytest.mark.parametrize("day", ["today", "tomorrow"])
+def test_a_day_that_is_not_over_is_not_dropped(day: str, nowhere: dict[str, str], tmp_path: Path) -> None:
+    at = to_datetime(SystemClock().wall_us()).date() + timedelta(days=day == "tomorrow")
+    result = run("history", "export", "2020-01-01", f"{at}", "--drop", "--folder", str(tmp_path), env=nowhere)
+    said = failed_with_one_line(result)
+    assert result.exit_code == 2
+    assert f"{at} is not over" in said
+    assert "Leave --drop out, or wait" in said
+
+
+@pytest.mark.parametrize("command", ["list", "redrive", "discard"])
+def test_an_unknown_reason_is_refused_with_the_known_ones(command: str, nowhere: dict[str, str]) -> None:
+    result = run("dead-letters", command, "--reason", "bogus", env=nowhere)
+    assert result.exit_code == 2
+    assert all(reason in result.stderr for reason in ("'bogus'", "exhausted", "refused_command", "unknown"))

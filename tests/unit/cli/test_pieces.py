@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from cli.errors import Failure, explain
-from cli.groups import waiting
-from cli.output import instant, iso_span, span, text
+from cli.errors import Failure, Unasked, explain
+from cli.groups import asked_twice, waiting
+from cli.output import count, instant, iso_span, span, text
 from cli.references import readings
 from cli.status import _leader
 from cli.topics import missing
@@ -34,6 +35,10 @@ THERE = {spec.name: spec.partitions for spec in SPECS}
 def test_spans(value: timedelta, short: str, iso: str) -> None:
     assert span(value) == short
     assert iso_span(value) == iso
+
+
+def test_one_is_no_plural() -> None:
+    assert [count(number, "job") for number in (0, 1, 12_000)] == ["0 jobs", "1 job", "12,000 jobs"]
 
 
 def test_instants_are_shown_in_utc() -> None:
@@ -79,13 +84,33 @@ def test_what_waits_is_counted_from_what_is_committed_or_from_the_first_record()
 
 
 def test_an_idle_leader_shows_no_old_figures() -> None:
-    figures = {"loaded": 1, "published": 1200, "lateness_p50_ms": 3.14, "lateness_p99_ms": 9.0, "capture_lag_ms": 80.0}
+    figures = {
+        "loaded": 1,
+        "published": 1,
+        "requested": 1200,
+        "lateness_p50_ms": 3.14,
+        "lateness_p99_ms": 9.0,
+        "capture_lag_ms": 80.0,
+    }
     known = {"node": "a", "address": "x:1", "token": 7, "since": "then", "horizon_seconds": 300.0}
     assert _leader({**known, "figures": figures})[1:] == [
-        "1 job loaded (due within the next 5m); 1,200 triggers published in this term",
+        "1 job loaded (due within the next 5m); 1 trigger of schedules and 1,200 of requests published in this term",
         "in the last minute: scheduled time to the broker's acknowledgement p50 3.1 ms, p99 9.0 ms",
         "in the last minute: no edit",
     ]
+
+
+def test_kafka_is_asked_twice_before_nobody_knows() -> None:
+    problems = [KafkaException(KafkaError(KafkaError._TIMED_OUT)) for _ in range(3)]
+
+    def ask() -> str:
+        if problems:
+            raise problems.pop()
+        return "two members"
+
+    with pytest.raises(Unasked, match="Kafka: "):
+        asked_twice(ask)
+    assert asked_twice(ask) == "two members"
 
 
 def test_a_topic_with_another_partition_count_is_refused_by_name() -> None:
