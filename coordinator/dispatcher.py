@@ -50,6 +50,7 @@ from coordinator.trust import Term
 from coordinator.unwritten import Row, Unwritten
 from coordinator.wheel import Wheel
 from coordinator.writer import NONE, Advances, Plans, Steps, Writer
+from cronstream import pulse
 from cronstream.fault_points import reach
 from cronstream.records import Batch, Int64s, Item
 from cronstream.settings import CoordinatorSettings
@@ -120,6 +121,7 @@ class Dispatcher:
     def run(self, stop: threading.Event) -> None:
         """Until ``stop`` is set. Raises TermOver."""
         while not stop.is_set():
+            pulse.beat()
             if not self.turn():
                 self._mailbox.wait(self._wait_seconds())
 

@@ -27,6 +27,7 @@ from coordinator.reader import Reader
 from coordinator.tail import Tail, apply_tail, read_tail
 from coordinator.trust import Term, TermOver
 from coordinator.writer import Writer
+from cronstream import pulse
 from cronstream.clock import Clock
 from cronstream.fault_points import reach
 from cronstream.settings import CoordinatorSettings
@@ -37,6 +38,9 @@ queries = load("coordinator")
 
 # What a leader that is asked to stop still writes; the rest its successor reads off the log.
 _DRAIN_SECONDS = 0.3
+# Longer than a step of taking office or a turn of dispatch takes, timeouts included. A leader that stands still keeps
+# its lease, as that is another thread's, so it must end for another to lead.
+_STANDSTILL_SECONDS = 45
 
 
 class Office:
@@ -57,6 +61,7 @@ class Office:
 
     def hold(self) -> None:
         """Lead until the end. Raises TermOver; returns when the process is asked to stop."""
+        pulse.watch("the leader", _STANDSTILL_SECONDS)
         try:
             self._take_office()
             assert self.dispatcher is not None
@@ -66,6 +71,7 @@ class Office:
         except psycopg.Error as error:
             raise TermOver(f"Postgres, while taking office: {str(error).strip()}") from None
         finally:
+            pulse.rest()
             self._stop.set()
             for close in reversed(self._closing):
                 close()
@@ -76,14 +82,17 @@ class Office:
         with sql.connect(settings, "office", autocommit=True) as connection:
             token = fence_postgres(connection, revision=term.token, node=settings.node, identity=self._etcd_identity)
             reach("office.postgres_fenced")
+            pulse.beat()
             publisher = Publisher(settings, term)
             self._closing.append(publisher.close)
             publisher.fence()
             reach("office.kafka_fenced")
+            pulse.beat()
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
             tail = read_tail(settings, term, stored)
             moved = apply_tail(connection, token, tail.newest)
             reach("office.tail_applied")
+            pulse.beat()
         log.info(
             "took office",
             extra={"action": "took_office", "token": token, "tail_jobs": len(tail.newest), "tail_moved": moved},

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from coordinator.trust import Term, TermOver
+from cronstream import pulse
 from cronstream.fault_points import reach
 from cronstream.records import Batch
 from cronstream.settings import CoordinatorSettings
@@ -81,6 +82,7 @@ class Publisher:
         """
         values = [(partition, batch.encode()) for partition, batch in batches]
         while True:
+            pulse.beat()
             self._check()
             try:
                 return self._transaction(values)

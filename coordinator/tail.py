@@ -20,6 +20,7 @@ from coordinator.epoch import NotFit
 from coordinator.requests import Tried
 from coordinator.trust import Term, TermOver
 from coordinator.writer import offset_parameters
+from cronstream import pulse
 from cronstream.records import Batch, Kind, PoisonRecord, are_runs
 from cronstream.settings import CoordinatorSettings
 from sql.queries import load
@@ -80,6 +81,7 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
             [TopicPartition(topic, partition, stored.get(partition, 0)) for partition in range(settings.partitions)]
         )
         while len(ended) < settings.partitions:
+            pulse.beat()
             term.check()
             # A longer wait is waited out whenever fewer than so many records are there.
             for message in consumer.consume(500, timeout=0.02):
@@ -116,6 +118,7 @@ def apply_tail(connection: psycopg.Connection[Any], token: int, newest: Mapping[
     moved = 0
     jobs = sorted(newest)
     for start in range(0, len(jobs), _ROWS_AT_ONCE):
+        pulse.beat()
         chunk = jobs[start : start + _ROWS_AT_ONCE]
         row = connection.execute(
             queries["apply_tail"],

@@ -20,7 +20,7 @@ import orjson
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from cronstream import logs
+from cronstream import logs, pulse
 from cronstream.clock import Clock, SystemClock, to_datetime
 from cronstream.settings import AlertSettings, SettingsError, read_settings
 from sql.connection import connect
@@ -97,12 +97,15 @@ class Alerts:
             self._webhook.start()
         log.info("Dead letters are watched", extra={"action": "start", "node": self._settings.node})
         try:
+            pulse.watch("the alerts' loop")
             while not self._stop.is_set():
+                pulse.beat()
                 caught_up = self._take()
                 self._keep()
                 self._tell(caught_up)
                 self._commit()
         finally:
+            pulse.rest()
             self._consumer.close()
             self._store.close()
             if self._webhook is not None:

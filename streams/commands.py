@@ -22,7 +22,7 @@ import orjson
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from cronstream import dead_letters, logs
+from cronstream import dead_letters, logs, pulse
 from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Headers, Record
 from cronstream.fault_points import reach
@@ -182,9 +182,12 @@ class Commands:
         self._consumer.subscribe([self._topic])
         log.info("Commands are taken", extra={"action": "start", "node": self._settings.node, "topic": self._topic})
         try:
+            pulse.watch("the commands' loop")
             while not self._stop.is_set():
+                pulse.beat()
                 self._take()
         finally:
+            pulse.rest()
             self._consumer.close()
             self._applier.close()
             log.info("Commands have stopped", extra={"action": "stop"})

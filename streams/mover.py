@@ -10,6 +10,8 @@ which it holds something is paused. A transaction that must be aborted, as while
 tried again; whatever else goes wrong with the broker ends the session: clients are closed, and new ones go
 on from the committed offsets.
 
+A call of the client that never returns, as may be after a broker's crash, ends the process (``cronstream.pulse``).
+
 Fault points: ``mover.begin``, ``.produced``, ``.offsets`` (sent to the transaction), ``.committed``.
 """
 
@@ -24,7 +26,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from cronstream import logs
+from cronstream import logs, pulse
 from cronstream.clock import SECOND, Clock, SystemClock
 from cronstream.dead_letters import Record
 from cronstream.fault_points import reach
@@ -41,6 +43,8 @@ LONGEST_WAIT_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 TRANSACTION_SECONDS = 10.0
 """A mover that died in a transaction holds up the readers of its output for so long, or until it is back."""
+STANDSTILL_SECONDS = 60
+"""Longer than a round and its timeouts together."""
 ABORTED_WAIT_SECONDS = 0.1
 FULL_WAIT_SECONDS = 0.1
 
@@ -60,7 +64,9 @@ class Mover:
     def run(self) -> None:
         """Hand retries on until told to stop."""
         log.info("Retries are handed on", extra={"action": "start", "node": self._settings.node})
+        pulse.watch("the mover", STANDSTILL_SECONDS)
         while not self._stop.is_set():
+            pulse.beat()
             try:
                 session = Session(self._settings, self._clock)
                 try:
@@ -70,6 +76,7 @@ class Mover:
             except KafkaException as error:
                 log.warning("The broker ended the session, a new one begins: %s", error, extra={"action": "again"})
                 self._stop.wait(AGAIN_SECONDS)
+        pulse.rest()
         log.info("The mover has stopped", extra={"action": "stop"})
 
 
@@ -79,6 +86,7 @@ class Session:
     def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
         self._clock = clock
         self._heads = Heads(settings.topics)
+        self._ours: set[Place] = set()
         self._paused: set[Place] = set()
         self._aborted = False
         self._topics = [settings.topics.retry(tier) for tier in RETRY_TIERS]
@@ -109,8 +117,9 @@ class Session:
     def run(self, stop: threading.Event) -> None:
         """Take, wait, hand on."""
         self._producer.init_transactions(TRANSACTION_SECONDS)
-        self._consumer.subscribe(self._topics, on_assign=_came, on_revoke=self._left, on_lost=self._left)
+        self._consumer.subscribe(self._topics, on_assign=self._came, on_revoke=self._left, on_lost=self._left)
         while not stop.is_set():
+            pulse.beat()
             self._take(self._wait_seconds())
             move = self._heads.move(self._clock.wall_us())
             if move.offsets and self._handed_on(move):
@@ -136,7 +145,9 @@ class Session:
         for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
-            self._heads.take(_record(message))
+            # What was fetched before its partition left may be handed out after it: that is another mover's to take.
+            if (message.topic(), message.partition()) in self._ours:
+                self._heads.take(_record(message))
 
     def _pause(self) -> None:
         """Take no more of a partition whose head is not due."""
@@ -187,16 +198,21 @@ class Session:
             else:
                 return
 
+    def _came(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._ours |= _places(partitions)
+        log.info("Partitions came", extra={"action": "assigned", "partitions": len(partitions)})
+
     def _left(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {(partition.topic, partition.partition) for partition in partitions}
+        gone = _places(partitions)
+        self._ours -= gone
         self._heads.forget(gone)
         if self._paused & gone:  # or they would be paused still when they come back
             self._consumer.resume([TopicPartition(*place) for place in self._paused & gone])
         self._paused -= gone
 
 
-def _came(_: Consumer, partitions: list[TopicPartition]) -> None:
-    log.info("Partitions came", extra={"action": "assigned", "partitions": len(partitions)})
+def _places(partitions: list[TopicPartition]) -> set[Place]:
+    return {(partition.topic, partition.partition) for partition in partitions}
 
 
 def _record(message: Any) -> Record:

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from cronstream import pulse
 from cronstream.clock import Clock
 from cronstream.dead_letters import Record
 
@@ -43,6 +44,7 @@ class Patience:
         self._consumer.pause(assigned)
         deadline = self._clock.boot_ns() + round(seconds * 1e9)
         while self._clock.boot_ns() < deadline and not self._stop.is_set():
+            pulse.beat()
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
                 # Of a partition that was assigned just now: taken later.

@@ -23,7 +23,7 @@ import psycopg
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cronstream import dead_letters, logs
+from cronstream import dead_letters, logs, pulse
 from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Record
 from cronstream.fault_points import reach
@@ -92,9 +92,12 @@ class Sink:
         self._housekeeping.start()
         log.info("History is written", extra={"action": "start", "node": self._settings.node, "topic": self._topic})
         try:
+            pulse.watch("the sink")
             while not self._stop.is_set():
+                pulse.beat()
                 self._write(self._gather())
         finally:
+            pulse.rest()
             self._consumer.close()
             self._writer.close()
             self._housekeeping.stop(STOP_SECONDS)

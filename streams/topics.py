@@ -11,6 +11,11 @@ from confluent_kafka.cimpl import NewTopic
 from cronstream.settings import StreamsSettings
 from cronstream.topics import RETRY_TIERS
 
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 10.0
+AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+"""What says that nobody answers (yet); anything else is an answer."""
 CHANGELOG = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -41,7 +46,7 @@ def prepare(settings: StreamsSettings, changelogs: list[str]) -> None:
 def require(settings: StreamsSettings, admin: AdminClient | None = None) -> dict[str, int]:
     """The topics there are, with their partitions. Raises TopicsError on missing or unequal work topics."""
     admin = admin or _admin(settings)
-    there = {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=10).topics.items()}
+    there = _listed(admin)
     topics = settings.topics
     retries = (topics.retry_due, *map(topics.retry, RETRY_TIERS))
     for name in (topics.triggers, topics.attempts, topics.outcomes, *retries):
@@ -50,6 +55,18 @@ def require(settings: StreamsSettings, admin: AdminClient | None = None) -> dict
     if topics.dead_letter not in there:
         raise TopicsError(f"topic {topics.dead_letter} does not exist")
     return there
+
+
+def _listed(admin: AdminClient) -> dict[str, int]:
+    """Asked until Kafka answers, as processes start in any order."""
+    while True:
+        try:
+            topics = admin.list_topics(timeout=ANSWER_SECONDS).topics
+            return {name: len(topic.partitions) for name, topic in topics.items()}
+        except KafkaException as error:
+            if error.args[0].code() not in AWAY:
+                raise
+            log.warning("Kafka does not answer, waiting: %s", error.args[0].str(), extra={"action": "wait"})
 
 
 def _admin(settings: StreamsSettings) -> AdminClient:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 
+from cronstream import pulse
 from cronstream.clock import Clock
 from streams.app import StreamsApp
 
@@ -32,8 +33,10 @@ class Watchdog:
 
     async def run(self) -> None:
         """Look until something stands still; then raise Standstill."""
+        pulse.watch("the event loop")
         while True:
             await self._clock.asleep(LOOK_SECONDS)
+            pulse.beat()
             self.look()
 
     def look(self) -> None:

@@ -12,10 +12,15 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support import containers, native
 from tests.support.endpoints import Endpoints
 from tests.support.installation import TestInstallation
+
+# No test is judged by how long it took: machines are shared.
+settings.register_profile("cronstream", deadline=None)
+settings.load_profile("cronstream")
 
 
 def _wanted_stack() -> str:

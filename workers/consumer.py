@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cronstream import pulse
 from cronstream.clock import Clock
 from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
@@ -133,6 +134,7 @@ class PollThread:
             self._consumer.subscribe(
                 [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
+            pulse.watch("the poll thread")
             while not self._stop.is_set():
                 self._round()
             self._leave()
@@ -142,11 +144,12 @@ class PollThread:
         finally:
             # What the client library says inside a rebalance can come out of poll as something that is no
             # exception, which no except clause takes; a worker without this thread must not seem to live on.
+            pulse.rest()
             self._loop.call_soon_threadsafe(self._on_end, problem)
 
     def _round(self) -> None:
         message = self._consumer.poll(POLL_SECONDS)
-        self._trust.alive(self._clock.boot_ns())
+        self._alive()
         if message is not None:
             self._hand_over(message)
         if self._reading:
@@ -154,6 +157,10 @@ class PollThread:
         self._balance()
         if self._clock.boot_ns() - self._committed_ns > COMMIT_SECONDS * 1e9:
             self._commit_progress()
+
+    def _alive(self) -> None:
+        pulse.beat()
+        self._trust.alive(self._clock.boot_ns())
 
     def _hand_over(self, message: Message) -> None:
         error = message.error()
@@ -215,6 +222,7 @@ class PollThread:
         """Asked again while nobody leads the partition: the topic was just made, or its broker is coming up."""
         deadline = self._clock.boot_ns() + QUERY_SECONDS * 1e9
         while True:
+            pulse.beat()
             try:
                 return consumer.get_watermark_offsets(place, timeout=QUERY_SECONDS)
             except KafkaException as error:
@@ -330,7 +338,7 @@ class PollThread:
             except concurrent.futures.TimeoutError:
                 if future.done():
                     raise
-            self._trust.alive(self._clock.boot_ns())
+            self._alive()
             if self._clock.boot_ns() > until:
                 raise TimeoutError(f"the event loop did not answer within {seconds:g} s")
 

@@ -10,8 +10,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from cronstream.bodies import PoisonItem, report_of, skip_of
 from cronstream.clock import SystemClock
 from cronstream.records import RUN_KINDS, Batch, Item, Kind, PoisonRecord
-from cronstream.topics import Topics, partition_of
-from tests.faults.history import Attempt, DeadLetter, Event, Outcome, Recorder, Run, Skip, Trigger
+from cronstream.topics import RETRY_TIERS, Topics, partition_of
+from tests.faults.history import Attempt, DeadLetter, Event, Outcome, Recorder, Retry, Run, Skip, Trigger
 
 STAGES = ("triggers", "attempts", "outcomes")
 _HOW = {
@@ -42,7 +42,8 @@ class Collector:
             }
         )
         self._prefix = f"{topics.installation}."
-        names = (topics.triggers, topics.attempts, topics.outcomes, topics.dead_letter)
+        retries = (topics.retry_due, *map(topics.retry, RETRY_TIERS))
+        names = (topics.triggers, topics.attempts, topics.outcomes, topics.dead_letter, *retries)
         self._consumer.assign(
             [TopicPartition(topic, number, OFFSET_BEGINNING) for topic in names for number in range(partitions)]
         )
@@ -56,6 +57,7 @@ class Collector:
         # Topics are read in no order among themselves: an end may be seen before its attempt.
         self._admitted: set[tuple[Run, int]] = set()
         self._ended: set[tuple[Run, int]] = set()
+        self._retried: set[tuple[Run, int]] = set()
 
     def start(self) -> None:
         self._thread.start()
@@ -71,8 +73,8 @@ class Collector:
 
     @property
     def open(self) -> int:
-        """Admitted attempts that have no end yet."""
-        return len(self._admitted - self._ended)
+        """Attempts, admitted or waiting to be tried again, that have no end yet."""
+        return len((self._admitted | self._retried) - self._ended)
 
     @property
     def quiet_seconds(self) -> float:
@@ -112,6 +114,8 @@ class Collector:
             elif isinstance(event, Attempt):
                 self._through("attempts", event.partition, event.scheduled_us)
                 self._admitted.add((event.run, event.attempt))
+            elif isinstance(event, Retry):
+                self._retried.add((event.run, event.attempt))
             elif isinstance(event, Outcome) and event.how != "started":
                 self._through(
                     "outcomes", partition_of(event.job_id, len(self.newest_us["outcomes"])), event.scheduled_us
@@ -131,6 +135,8 @@ def events_of(
             assert source is not None
             place = (source.topic.partition(".")[2], source.partition, source.offset, source.part)
             yield Attempt(partition, offset, place, batch.token, *item.run, item.attempt, timestamp_ms * 1000)
+        elif topic.startswith("retry."):
+            yield Retry(topic, partition, offset, *item.run, item.attempt, item.not_before)
         elif topic == "outcomes" and item.kind is Kind.SKIPPED:
             skip = skip_of(item.body)
             span = (item.job_id, skip.first, skip.last, skip.count, skip.reason)

@@ -132,6 +132,23 @@ class Attempt(_Event, frozen=True, tag="attempt"):
         return (self.job_id, self.scheduled_us, self.request_id)
 
 
+class Retry(_Event, frozen=True, tag="retry"):
+    """A further attempt, where it waits or is due: a record of a retry topic (short name)."""
+
+    topic: str
+    partition: int
+    offset: int
+    job_id: int
+    scheduled_us: int
+    request_id: int = 0
+    attempt: int = 2
+    not_before_us: int = 0
+
+    @property
+    def run(self) -> Run:
+        return (self.job_id, self.scheduled_us, self.request_id)
+
+
 class Outcome(_Event, frozen=True, tag="outcome"):
     """How an attempt began or ended: started, succeeded, failed, timed_out, lost, cancelled."""
 
@@ -259,6 +276,7 @@ Event = (
     | Trigger
     | Skip
     | Attempt
+    | Retry
     | Outcome
     | Execution
     | Row

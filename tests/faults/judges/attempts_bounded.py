@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.faults.history import DeadLetter, History, Outcome, Rule, Run
+from tests.faults.history import DeadLetter, History, Outcome, Retry, Rule, Run
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 
@@ -20,6 +20,7 @@ def attempts_bounded(history: History, expected: Expected) -> Iterator[Breach]:
     for attempt in history.admitted:
         numbers.setdefault(attempt.run, set()).add(attempt.attempt)
     ended = {(o.run, o.attempt): o for o in history.of(Outcome) if o.how != "started"}
+    last_seen = {(retry.run, retry.attempt): retry for retry in history.of(Retry)}
     letters = {letter.run for letter in history.of(DeadLetter)}
     for run, taken in numbers.items():
         rules = [v.rule for v in expected.versions.get(run[0], ()) if v.rule is not None]
@@ -35,7 +36,9 @@ def attempts_bounded(history: History, expected: Expected) -> Iterator[Breach]:
             yield from _too_soon(history, run, number, ended.get((run, number - 1)), rules)
         last = history.ends[run].get(max(taken))
         if last in TRIED_AGAIN and run not in letters and not _cancelled(expected, run):
-            yield Breach(PROMISE, f"given up after attempt {max(taken)} ({last}), without a dead letter", *run)
+            retry = last_seen.get((run, max(taken) + 1))
+            where = f"retry last seen in {retry.topic}[{retry.partition}] at {retry.offset}" if retry else "no retry"
+            yield Breach(PROMISE, f"no end after attempt {max(taken)} ({last}): no dead letter, {where}", *run)
 
 
 def least_delay_us(rule: Rule, failed_attempt: int) -> int:

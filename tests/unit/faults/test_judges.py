@@ -336,7 +336,7 @@ def test_a_fourth_try_of_three_is_named() -> None:
 
 def test_giving_up_early_is_named() -> None:
     small = retried(("failed", "failed"), backoff_factor=1.0)
-    assert said(small, attempts_bounded) == ["given up after attempt 2 (failed), without a dead letter"]
+    assert said(small, attempts_bounded) == ["no end after attempt 2 (failed): no dead letter, no retry"]
 
 
 def test_a_success_is_not_tried_again() -> None:
