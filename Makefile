@@ -43,7 +43,7 @@ format: install ## let ruff rewrite what it can
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-up: install ## start servers and processes, with .local/settings; prints the ports, which are in .local/env as well
+up: install ## start servers and processes, with .local/settings; prints where they are and writes it to .local/env
 	@$(PYTHON) -m stack up --all
 
 down: ## stop them; leaves nothing running (the data stays: python3.11 -m stack down --wipe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,15 +18,25 @@ class Pages:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                if self.path not in ("/health", "/stats"):
+                path, _, query = self.path.partition("?")
+                if path not in ("/health", "/stats"):
                     self.send_error(404, "there are /health and /stats")
-                    return
-                body = json.dumps(figures() if self.path == "/stats" else {"ok": True}).encode()
-                self.send_response(200)
+                elif query:
+                    self.send_error(400, f"{path} takes no parameters")
+                else:
+                    self._answer(200, figures() if path == "/stats" else {"ok": True})
+
+            def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+                """As JSON, those of the base class (an unknown method, say) too."""
+                self._answer(code, {"error": message or self.responses[HTTPStatus(code)][0]})
+
+            def _answer(self, code: int, body: dict[str, Any]) -> None:
+                encoded = json.dumps(body).encode()
+                self.send_response(code)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(encoded)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(encoded)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing: pages are asked every second."""

@@ -66,7 +66,7 @@ def _up(home: Home, *, everything: bool) -> None:
         services.setup(home, chosen)
         services.up(home, settings=chosen)
     say(f"ready after {watch.seconds:.1f} s; settings: {settings.file_of(home)}, logs: {home.logs}")
-    say(f"addresses, which are in {home.env_file} as well:")
+    say(f"where it is, as written to {home.env_file} (into a shell: set -a; . {home.env_file}; set +a):")
     print(home.env_file.read_text(), end="")
 
 

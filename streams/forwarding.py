@@ -44,7 +44,7 @@ class Forwarding:
             async with self._client.get(f"http://{address}{path}", allow_redirects=False) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Moving(f"the owner at {address} does not answer: {error!r}") from error
+            raise Moving(f"the owner at {address} does not answer") from error
         if answer.status == 503:
             raise Moving(f"the owner at {address} is not sure")
         return answer.status, body

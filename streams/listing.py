@@ -17,11 +17,11 @@ import orjson
 
 from streams.forwarding import Forwarding
 from streams.lookup import Lookup, Moving
+from streams.parameters import LARGEST_ID, number, numbers, one_of
 from streams.status import STATES
 
 MOST = 1000
 USUAL = 100
-_LARGEST_ID = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,13 @@ class Question:
 
     @classmethod
     def read(cls, tenant: str, query: Mapping[str, str]) -> Question:
-        """From the path and the query. Raises ValueError, which names the parameter and what it may be."""
-        state = query.get("state")
-        if state is not None and state not in STATES:
-            raise ValueError(f"state is one of {', '.join(STATES)}, not {state!r}")
-        partitions = query.get("partitions")
+        """From the path and the query. Raises BadQuestion."""
         return cls(
             tenant,
-            state,
-            _number(query, "after", -1, 0, _LARGEST_ID),
-            _number(query, "limit", USUAL, 1, MOST),
-            None if partitions is None else tuple(map(int, partitions.split(","))),
+            one_of(query, "state", STATES),
+            number(query, "after", -1, 0, LARGEST_ID),
+            number(query, "limit", USUAL, 1, MOST),
+            numbers(query, "partitions"),
         )
 
     def path(self, partitions: Iterable[int]) -> str:
@@ -88,12 +84,3 @@ async def _ask(forwarding: Forwarding, address: str, path: str) -> list[dict[str
         raise Moving(f"the owner at {address} answers {code}: {body.decode(errors='replace')}")
     jobs: list[dict[str, Any]] = orjson.loads(body)["jobs"]
     return jobs
-
-
-def _number(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = query.get(name)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-        raise ValueError(f"{name} is a number from {least} to {most}, not {text!r}")
-    return int(text)

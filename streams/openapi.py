@@ -6,6 +6,7 @@ from typing import Any
 
 from cronstream import __version__
 from streams.listing import MOST, USUAL
+from streams.parameters import LARGEST_ID
 from streams.stages import COUNTERS
 from streams.status import COUNTED, KEPT_RUNS, STATES
 
@@ -84,11 +85,20 @@ SCHEMAS: dict[str, Any] = {
     "Error": _object({"error": {"type": "string"}}),
 }
 
-_JOB_ID = {"name": "job_id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0}, "example": 17}
+_JOB_ID = {
+    "name": "job_id",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 0, "maximum": LARGEST_ID},
+    "example": 17,
+}
 
 
 def _answer(schema: str, description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": {"$ref": _REF + schema}}}}
+
+
+_NO_MEANING = "a parameter that is unknown or means nothing; the error names it"
 
 
 def _page(
@@ -100,6 +110,7 @@ def _page(
     open_: bool = False,
 ) -> Any:
     answers = {"200": _answer(schema, "the answer"), **{code: _answer(error_body, why) for code, why in errors.items()}}
+    answers["400"] = _answer("Error", _NO_MEANING)
     if not open_:
         answers["401"] = _answer("Error", "the token is missing or another one")
     if "503" in answers:
@@ -134,8 +145,8 @@ DOCUMENT: dict[str, Any] = {
                 "schema": {"type": "string", "format": "date-time"},
                 "example": "2026-11-29T19:30:00Z",
             },
-            {"name": "request_id", "in": "query", "schema": {"type": "integer", "default": 0}},
-            errors={"400": "no instant", "404": "not among them; history may have it", "503": _TRY_AGAIN},
+            {"name": "request_id", "in": "query", "schema": {"type": "integer", "minimum": 0, "default": 0}},
+            errors={"404": "not among them; history may have it", "503": _TRY_AGAIN},
         ),
         "/tenants/{tenant}/jobs": _page(
             "A tenant's jobs by id",
@@ -159,7 +170,7 @@ DOCUMENT: dict[str, Any] = {
                 "schema": {"type": "integer", "minimum": 0},
                 "description": "only jobs with a greater id: the page before says which",
             },
-            errors={"400": "a parameter that means nothing", "503": _TRY_AGAIN},
+            errors={"503": _TRY_AGAIN},
         ),
         "/health": _page(
             "Whether this process is at work",

@@ -7,20 +7,21 @@
     GET /stats                                  counters of this process
     GET /openapi.json                           all of this, for programs
 
-404: the owner knows no such job or run. 503 with Retry-After: a partition is moving, or
-its owner does not answer. An answer is given only if the partition was surely ours
-after the table was read. Where the installation has a token, all but /health ask for it.
+400: a parameter is unknown or means nothing. 404: the owner knows no such job or run. 503
+with Retry-After: a partition is moving, or its owner does not answer. An answer is given
+only if the partition was surely ours after the table was read. Errors are JSON as well.
+Where the installation has a token, all but /health ask for it.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+import logging
 from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from cronstream.clock import to_us
 from streams import listing, status
 from streams.access import guard
 from streams.app import StreamsApp
@@ -29,9 +30,19 @@ from streams.listing import Question
 from streams.lookup import Lookup, Moving
 from streams.openapi import DOCUMENT
 from streams.owners import Owners
+from streams.parameters import LARGEST_ID, BadQuestion, instant, known, number
 from streams.stages import COUNTERS
 
+log = logging.getLogger(__name__)
+
 RETRY_AFTER = {"Retry-After": "1"}
+_OWN = "partitions"
+"""The parameter that streams processes alone use among themselves."""
+_KNOWN = {
+    path: frozenset(one["name"] for one in page["get"]["parameters"] if one["in"] == "query")
+    for path, page in DOCUMENT["paths"].items()
+}
+"""By page, the parameters of the query that it takes."""
 
 
 class StatusPages:
@@ -45,7 +56,7 @@ class StatusPages:
 
     def routes(self) -> web.Application:
         """The HTTP application."""
-        pages = web.Application(middlewares=[guard(self._token)])
+        pages = web.Application(middlewares=[guard(self._token), errors_as_json, known_parameters])
         pages.router.add_get("/jobs/{job_id}", self.job)
         pages.router.add_get("/jobs/{job_id}/runs/{scheduled_time}", self.run)
         pages.router.add_get("/tenants/{tenant}/jobs", self.jobs)
@@ -69,11 +80,8 @@ class StatusPages:
     async def run(self, request: web.Request) -> web.Response:
         """One of a job's last runs; ``request_id`` in the query, 0 without."""
         job_id = _job_id(request)
-        try:
-            when = to_us(_instant(request.match_info["scheduled_time"]))
-            request_id = int(request.query.get("request_id", "0"))
-        except ValueError as error:
-            return _error(400, f"scheduled_time is ISO 8601 with a zone, request_id a number: {error}")
+        when = instant(request.match_info, "scheduled_time")
+        request_id = number(request.query, "request_id", 0, 0, LARGEST_ID)
         try:
             known = self._lookup.job(job_id)
         except Moving as moving:
@@ -85,12 +93,7 @@ class StatusPages:
 
     async def jobs(self, request: web.Request) -> web.Response:
         """A tenant's jobs, from all partitions."""
-        asked_by_peer = FORWARDED in request.headers
-        query = {name: value for name, value in request.query.items() if asked_by_peer or name != "partitions"}
-        try:
-            question = Question.read(request.match_info["tenant"], query)
-        except ValueError as error:
-            return _error(400, str(error))
+        question = Question.read(request.match_info["tenant"], request.query)
         partitions = self._app.settings.partitions
         try:
             return _json(await listing.answer(question, partitions, self._lookup, self._forwarding))
@@ -131,19 +134,38 @@ class StatusPages:
         return web.Response(body=body, status=code, content_type="application/json")
 
 
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whatever goes wrong is answered as JSON, like everything else."""
+    try:
+        return await handler(request)
+    except BadQuestion as bad:
+        return _error(400, str(bad))
+    except web.HTTPNotFound:
+        return _error(404, "there is no such page; /openapi.json describes all of them")
+    except web.HTTPMethodNotAllowed as error:
+        return _error(
+            405, f"this page answers {', '.join(sorted(error.allowed_methods))}", {"Allow": error.headers["Allow"]}
+        )
+    except web.HTTPException as error:
+        return _error(error.status, error.reason)
+    except Exception:
+        log.exception("A page failed", extra={"action": "answer", "path": request.path})
+        return _error(500, "this process failed; its log says why")
+
+
+@web.middleware
+async def known_parameters(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A parameter that a page does not know is refused, rather than left unheard."""
+    resource = request.match_info.route.resource
+    if resource is not None:
+        own = {_OWN} if FORWARDED in request.headers else set()
+        known(request.query, _KNOWN[resource.canonical] | own)
+    return await handler(request)
+
+
 def _job_id(request: web.Request) -> int:
-    """The path's job id; one that no bigint holds is an id that no job has."""
-    text = request.match_info["job_id"]
-    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
-        raise web.HTTPNotFound(body=orjson.dumps({"error": f"no job {text}"}), content_type="application/json")
-    return int(text)
-
-
-def _instant(text: str) -> datetime:
-    instant = datetime.fromisoformat(text)
-    if instant.tzinfo is None:
-        raise ValueError("no zone")
-    return instant
+    return number(request.match_info, "job_id", None, 0, LARGEST_ID)
 
 
 def _json(body: Any, code: int = 200, headers: dict[str, str] | None = None) -> web.Response:

@@ -22,6 +22,7 @@ import msgspec
 from cronstream.clock import Clock
 from workers.attempt import Attempt, PayloadReader, Result, failed, refused, succeeded
 from workers.handlers.addresses import AddressRefused, GuardedSockets, Network
+from workers.handlers.http_errors import words
 from workers.handlers.retry_after import not_before_us
 from workers.handlers.secrets import Secrets
 from workers.text import clean
@@ -85,7 +86,7 @@ class HttpHandler:
         except aiohttp.InvalidURL:
             return refused("the payload's url cannot be used")
         except (aiohttp.ClientError, OSError) as error:
-            return failed(secrets.hide(f"{type(error).__name__}: {error}"), final=_is_refusal(error))
+            return failed(secrets.hide(words(error)), final=_is_refusal(error))
         except ValueError as error:
             return refused(secrets.hide(f"the request cannot be sent: {error}"))
 

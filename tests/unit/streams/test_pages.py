@@ -20,6 +20,7 @@ from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from cronstream.topics import partition_of
 from streams.access import is_let_in
 from streams.app import JOBS
+from streams.forwarding import FORWARDED
 from streams.index import JobIndex, entry_of
 from streams.listing import Question
 from streams.openapi import DOCUMENT, SCHEMAS
@@ -176,22 +177,88 @@ def test_an_owner_that_is_not_sure_makes_the_whole_answer_unsure() -> None:
     tell(story)
 
 
+WHEN = iso(NOON)
+
+
 @pytest.mark.parametrize(
-    ("query", "says"),
+    ("path", "says"),
     [
-        ("state=bad", "state is one of running, "),
-        ("limit=0", "limit is a number from 1 to 1000, not '0'"),
-        ("limit=1001", "limit is"),
-        ("after=-3", "after is a number from 0"),
-        ("after=x", "after is"),
+        ("/tenants/acme/jobs?state=bad", "state is one of running, "),
+        ("/tenants/acme/jobs?limit=0", 'limit is a whole number from 1 to 1000, not "0"'),
+        ("/tenants/acme/jobs?limit=1001", "limit is"),
+        ("/tenants/acme/jobs?after=-3", "after is a whole number from 0"),
+        ("/tenants/acme/jobs?after=x", "after is"),
+        (
+            "/tenants/acme/jobs?stat=failed",
+            'no parameter "stat"; did you mean state?: this page takes after, limit, state',
+        ),
+        ("/tenants/acme/jobs?partitions=1", 'no parameter "partitions": '),
+        ("/jobs/abc", 'job_id is a whole number from 0 to 9223372036854775807, not "abc"'),
+        ("/jobs/9223372036854775808", "job_id is"),
+        ("/jobs/00000000000000000017", "job_id is"),
+        ("/jobs/17?verbose=1", 'no parameter "verbose": this page takes none'),
+        ("/jobs/abc/runs/2026-11-29T19:30:00Z", "job_id is"),
+        (
+            "/jobs/1/runs/noon",
+            'scheduled_time is an instant with its offset, such as "2026-03-08T07:00:00Z", not "noon"',
+        ),
+        ("/jobs/1/runs/2026-11-29T19:30:00", "scheduled_time is an instant with its offset"),
+        (f"/jobs/1/runs/{WHEN}?request_id=x", 'request_id is a whole number from 0 to 9223372036854775807, not "x"'),
+        (f"/jobs/1/runs/{WHEN}?request=4", 'no parameter "request"; did you mean request_id?'),
+        ("/stats?a=1", 'no parameter "a": this page takes none'),
+        ("/health?a=1", 'no parameter "a"'),
+        ("/openapi.json?a=1", 'no parameter "a"'),
     ],
 )
-def test_a_parameter_that_means_nothing_is_named(query: str, says: str) -> None:
+def test_a_parameter_that_is_unknown_or_means_nothing_is_named(path: str, says: str) -> None:
     async def story() -> None:
         async with running({0, 1, 2, 3}) as fleet:
-            code, body = await fleet.get(f"/tenants/acme/jobs?{query}")
-            assert code == 400
+            code, body = await fleet.get(path)
+            assert (code, list(body)) == (400, ["error"])
             assert says in body["error"]
+
+    tell(story)
+
+
+def test_a_peer_s_own_parameter_is_read_as_strictly() -> None:
+    async def story() -> None:
+        async with running({0, 1, 2, 3}) as fleet:
+            headers = {FORWARDED: "s9"}
+            assert (await fleet.get("/tenants/acme/jobs?partitions=0,1", headers=headers))[0] == 200
+            code, body = await fleet.get("/tenants/acme/jobs?partitions=0,x", headers=headers)
+            assert (code, "partitions is a whole number" in body["error"]) == (400, True)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "says"),
+    [
+        ("GET", "/", 404, "no such page; /openapi.json"),
+        ("GET", "/jobs", 404, "no such page"),
+        ("GET", "/jobs/1/", 404, "no such page"),
+        ("POST", "/jobs/1", 405, "this page answers GET, HEAD"),
+        ("DELETE", "/nothing", 404, "no such page"),
+    ],
+)
+def test_what_is_no_page_is_answered_as_json_too(method: str, path: str, code: int, says: str) -> None:
+    async def story() -> None:
+        async with (
+            running({0, 1, 2, 3}) as fleet,
+            fleet.session.request(method, f"http://{fleet.addresses[0]}{path}") as answer,
+        ):
+            assert (answer.status, answer.content_type) == (code, "application/json")
+            assert says in (await answer.json())["error"]
+
+    tell(story)
+
+
+def test_a_page_that_fails_says_so_as_json() -> None:
+    async def story() -> None:
+        async with running({0, 1, 2, 3}) as fleet:
+            fleet.apps[0].counts = None  # type: ignore[assignment]
+            code, body = await fleet.get("/stats")
+            assert (code, body) == (500, {"error": "this process failed; its log says why"})
 
     tell(story)
 
@@ -251,7 +318,7 @@ def test_every_answer_is_as_the_document_says() -> None:
         async with running({0, 1, 2, 3}) as fleet:
             when = iso(NOON)
             asked = {
-                "/jobs/{job_id}": ["/jobs/1", "/jobs/8", "/jobs/9", "/jobs/99"],
+                "/jobs/{job_id}": ["/jobs/1", "/jobs/8", "/jobs/9", "/jobs/99", "/jobs/abc"],
                 "/jobs/{job_id}/runs/{scheduled_time}": [
                     f"/jobs/1/runs/{when}",
                     f"/jobs/9/runs/{iso(NOON + 60 * SECOND)}",
@@ -259,8 +326,8 @@ def test_every_answer_is_as_the_document_says() -> None:
                     f"/jobs/1/runs/{when}?request_id=4",
                 ],
                 "/tenants/{tenant}/jobs": ["/tenants/acme/jobs?limit=3", "/tenants/x/jobs", "/tenants/x/jobs?limit=x"],
-                "/health": ["/health"],
-                "/stats": ["/stats"],
+                "/health": ["/health", "/health?x=1"],
+                "/stats": ["/stats", "/stats?x=1"],
             }
             assert asked.keys() == DOCUMENT["paths"].keys() - {"/openapi.json"}
             for path, requests in asked.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Network
 
@@ -157,7 +158,53 @@ def test_redirects_are_not_followed() -> None:
 def test_no_server_is_a_failure() -> None:
     _, [result] = ask(fine, {"url": "http://127.0.0.1:1/"})
     assert (result.kind, result.final) == (Kind.FAILED, False)
-    assert "ClientConnectorError" in (result.error or "")
+    assert result.error == "cannot connect to 127.0.0.1:1: Connection refused"
+
+
+def test_a_name_that_leads_nowhere_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unknown(*_: object, **__: object) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", unknown)
+    _, [result] = ask(fine, {"url": "http://nowhere.invalid:80/"})
+    assert (result.final, result.error) == (
+        False,
+        "the name nowhere.invalid does not lead to an address: Name or service not known",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (b"", "the connection was closed before an answer came"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "the answer broke off before its end"),
+        (b"SMTP ready\r\n\r\n", "what came is no HTTP answer: "),
+    ],
+    ids=["closed", "cut", "no HTTP"],
+)
+def test_an_answer_that_is_none_is_said_plainly(sent: bytes, says: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            connection.recv(65536)
+            connection.sendall(sent)
+            connection.close()
+
+        teller = threading.Thread(target=answer, daemon=True)
+        teller.start()
+        _, [result] = ask(fine, {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"})
+        teller.join(5)
+    assert (result.kind, result.final) == (Kind.FAILED, False)
+    assert (result.error or "").startswith(says)
+    assert "\n" not in (result.error or "")
+
+
+def test_tls_that_is_none_is_said_plainly() -> None:
+    target, [result] = ask(fine, {"url": "https://127.0.0.1:0/"})
+    assert not target.requests
+    assert (result.error or "").startswith("no TLS with 127.0.0.1:")
+    assert (result.error or "").endswith(": wrong version number")
 
 
 @pytest.mark.parametrize("wrong", [{"headers": 5}, {"body": {}, "retries": 3}])
