@@ -223,7 +223,7 @@ def test_status_follows_the_outcomes(installation: TestInstallation, publisher: 
     assert (code, seen["state"], seen["error"], seen["attempt"]) == (200, "failed", "exit 3", 1)
     assert streams.get(f"/jobs/{job}/runs/{iso(NOON + SECOND)}")[0] == 404
     assert streams.get(f"/jobs/{job}/runs/yesterday")[0] == 400
-    assert streams.get("/jobs/99999999999999999999999")[0] == 404
+    assert streams.get("/jobs/99999999999999999999999")[0] == 400
 
 
 def test_a_stopped_process_leaves_at_once_and_its_successor_goes_on(
