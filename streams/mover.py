@@ -10,7 +10,7 @@ which it holds something is paused. A transaction that must be aborted, as while
 tried again; whatever else goes wrong with the broker ends the session: clients are closed, and new ones go
 on from the committed offsets.
 
-A call of the client that never returns, as may be after a broker's crash, ends the process (``cronstream.pulse``).
+A call of the client that never returns, as may be after a broker's crash, ends the process.
 
 Fault points: ``mover.begin``, ``.produced``, ``.offsets`` (sent to the transaction), ``.committed``.
 """
@@ -43,6 +43,7 @@ LONGEST_WAIT_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 TRANSACTION_SECONDS = 10.0
 """A mover that died in a transaction holds up the readers of its output for so long, or until it is back."""
+CLOSE_SECONDS = 15.0
 STANDSTILL_SECONDS = 60
 """Longer than a round and its timeouts together."""
 ABORTED_WAIT_SECONDS = 0.1
@@ -68,16 +69,21 @@ class Mover:
         while not self._stop.is_set():
             pulse.beat()
             try:
-                session = Session(self._settings, self._clock)
-                try:
-                    session.run(self._stop)
-                finally:
-                    session.close()
-            except KafkaException as error:
-                log.warning("The broker ended the session, a new one begins: %s", error, extra={"action": "again"})
+                self._one_session()
+            except KafkaException:
                 self._stop.wait(AGAIN_SECONDS)
         pulse.rest()
         log.info("The mover has stopped", extra={"action": "stop"})
+
+    def _one_session(self) -> None:
+        session = Session(self._settings, self._clock)
+        try:
+            session.run(self._stop)
+        except KafkaException as error:
+            log.warning("The broker ended the session, a new one begins: %s", error, extra={"action": "again"})
+            raise
+        finally:
+            session.close()
 
 
 class Session:
@@ -127,8 +133,19 @@ class Session:
             self._pause()
 
     def close(self) -> None:
-        """Leave the group; an open transaction is aborted by the broker or by the next session's beginning."""
-        self._consumer.close()
+        """Leave the group; an open transaction is aborted by the broker or by the next session's beginning.
+
+        A consumer that is just joining anew may never come back from ``close``, and keeps its partitions all the
+        while: then only the end of the process takes it out of the group.
+        """
+        closing = threading.Thread(target=self._consumer.close, name="close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
+        if closing.is_alive():
+            log.critical(
+                "The consumer does not close: this process ends, to be started anew", extra={"action": "standstill"}
+            )
+            pulse.end_process()
 
     def _wait_seconds(self) -> float:
         if self._aborted:

@@ -68,11 +68,18 @@ class Verdict:
         return "\n".join(lines)
 
     def takeovers(self, name: str) -> list[float]:
-        """Seconds from each fault of that name to the first trigger of a newer term."""
+        """Seconds from each fault of that name to the first trigger of a newer term.
+
+        Without those that the leader outlived: no newer term came before the next fault.
+        """
+        faults = sorted(self.history.of(Fault), key=lambda fault: fault.began_us)
+        nexts = [following.began_us for following in faults[1:]] + [math.inf]
         return [
             found
-            for fault in self.history.of(Fault)
-            if fault.name == name and (found := self._first_of_newer_term(fault.began_us)) is not None
+            for fault, until_us in zip(faults, nexts, strict=True)
+            if fault.name == name
+            and (found := self._first_of_newer_term(fault.began_us)) is not None
+            and fault.began_us + found * 1e6 < until_us
         ]
 
     def first_after(self, name: str, kind: type[Attempt] | type[Execution]) -> list[float]:
