@@ -73,10 +73,10 @@ class Verdict:
         Without those that the leader outlived: no newer term came before the next fault.
         """
         faults = sorted(self.history.of(Fault), key=lambda fault: fault.began_us)
-        nexts = [following.began_us for following in faults[1:]] + [math.inf]
+        nexts = [*(following.began_us for following in faults[1:]), math.inf]
         return [
             found
-            for fault, until_us in zip(faults, nexts, strict=True)
+            for fault, until_us in zip(faults, nexts, strict=False)
             if fault.name == name
             and (found := self._first_of_newer_term(fault.began_us)) is not None
             and fault.began_us + found * 1e6 < until_us

@@ -131,6 +131,8 @@ def test_a_takeover_lasts_to_the_first_trigger_of_the_newer_term() -> None:
     small.run(3, token=6)
     small.faults.append(Fault("kill leader", "coordinator-1", round(1.5 * S), 2 * S, hit=True))
     assert Verdict.of(small.history()).takeovers("kill leader") == [1.25]
+    small.faults.append(Fault("kill worker", "worker-1", 2 * S, round(2.5 * S), hit=True))
+    assert Verdict.of(small.history()).takeovers("kill leader") == []  # the newer term came of something else
 
 
 def test_lateness_is_that_of_what_fell_due_in_the_outage() -> None:
