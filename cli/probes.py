@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+from functools import partial
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -158,6 +159,7 @@ async def _owners(settings: Installation) -> dict[int, str | None]:
     found: dict[int, str | None] = {}
     async with Etcd(settings.etcd, PROBE_SECONDS) as etcd:
         for partition in range(settings.partitions):
-            key = await etcd.read(f"/{settings.installation}/streams/owners/{partition}")
+            name = f"/{settings.installation}/streams/owners/{partition}"
+            key = await etcd.any_member(partial(etcd.read, name))
             found[partition] = None if key is None else key.value.decode()
     return found

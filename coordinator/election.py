@@ -27,6 +27,7 @@ What fails, and then what
   the key nobody holds goes with the lease, one TTL later.
 - A watch ends (EOF, error, compaction): read the key afresh, watch from that revision + 1.
 - A watch is silent though the key is gone: the key is read once a TTL whatever the watch says.
+- A member of etcd is gone: whatever is asked goes on at the next endpoint, also what is asked once.
 - etcd restarts: leases survive with a fresh TTL, so a leader goes on if it was back in time.
 
 etcd is spoken to in one thread of the elector's own (the client, see etcd.py, is asyncio).
@@ -103,7 +104,7 @@ def read_leader(endpoints: str, key_prefix: str, *, timeout_seconds: float = 2.0
 
     async def read() -> Leader | None:
         async with Etcd(endpoints, timeout_seconds) as etcd:
-            found = await etcd.read(leader_key(key_prefix))
+            found = await etcd.any_member(lambda: etcd.read(leader_key(key_prefix)))
         if found is None:
             return None
         says = json.loads(found.value)
@@ -122,8 +123,8 @@ def etcd_identity(endpoints: str, key_prefix: str, *, make: bool, timeout_second
     async def ask() -> str | None:
         async with Etcd(endpoints, timeout_seconds) as etcd:
             if make:
-                return await etcd.keep_first(key, uuid.uuid4().hex)
-            found = await etcd.read(key)
+                return await etcd.any_member(lambda: etcd.keep_first(key, uuid.uuid4().hex))
+            found = await etcd.any_member(lambda: etcd.read(key))
         return None if found is None else found.value.decode()
 
     return asyncio.run(ask())

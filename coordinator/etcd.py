@@ -15,15 +15,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import aetcd
 from aetcd import rpc
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CHANNEL_OPTIONS: Final = {
     "grpc.use_local_subchannel_pool": 1,
@@ -50,7 +52,8 @@ class Etcd:
     """The few calls of etcd an election needs; every failure is EtcdUnavailable.
 
     One coroutine at a time: after a failure the channel is dropped, and what else used it
-    would be cancelled. The next call opens one to the next endpoint.
+    would be cancelled. The next call opens one to the next endpoint: whoever asks again and again
+    goes through all of them, whoever asks once does so by ``any_member``.
     """
 
     def __init__(self, endpoints: str, timeout_seconds: float) -> None:
@@ -58,6 +61,14 @@ class Etcd:
         self._timeout = timeout_seconds
         self._turn = 0
         self._client: aetcd.Client | None = None
+
+    async def any_member(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What ``ask``, a call of this object that does no harm when it is made twice, brings at the first
+        endpoint that answers. Raises EtcdUnavailable when none does."""
+        for _ in self._endpoints[1:]:
+            with contextlib.suppress(EtcdUnavailable):
+                return await ask()
+        return await ask()
 
     async def read(self, key: str) -> KeyValue | None:
         """A linearizable read."""
@@ -105,10 +116,14 @@ class Etcd:
         return int(answer.TTL)
 
     async def revoke_quietly(self, lease: int) -> None:
-        """Give a lease back with its keys; if that fails it runs out by itself."""
-        try:
+        """Give a lease back with its keys, to whichever member takes it; if none does it runs out by itself."""
+
+        async def revoke() -> None:
             async with self._call() as client:
                 await client.revoke_lease(lease)
+
+        try:
+            await self.any_member(revoke)
         except EtcdUnavailable as error:
             log.debug("the lease runs out by itself: %s", error, extra={"action": "revoke"})
 

@@ -28,12 +28,16 @@ ROLE = DATABASE = "cronstream"
 class Home:
     """Paths and facts of one installation. Cheap to make; ``create`` makes the folders."""
 
-    def __init__(self, path: Path, *, recording: bool = False, doors: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, *, recording: bool = False, doors: Sequence[str] = (), etcd_members: int = 1
+    ) -> None:
         self.path = path.resolve()
         self.recording = recording
         """Only archives.py: its servers leave class archives behind."""
         self.doors = tuple(doors)
         """Only the fault runs: more listeners of Kafka, each advertised at a port that the run serves."""
+        self.etcd_members = ("etcd", *(f"etcd-{number}" for number in range(2, etcd_members + 1)))
+        """Only the fault runs have more than one: members of one etcd, each a server of its own."""
         self.logs = self.path / "logs"
         self.run = self.path / "run"
         self.secrets = self.path / "secrets"
@@ -104,7 +108,7 @@ class Home:
             "CRONSTREAM_POSTGRES": f"host=127.0.0.1 port={self.port('postgres')} dbname={DATABASE} user={ROLE}",
             "CRONSTREAM_POSTGRES_PASSWORD_FILE": str(self.password_file),
             "CRONSTREAM_KAFKA": f"127.0.0.1:{self.port('kafka')}",
-            "CRONSTREAM_ETCD": f"127.0.0.1:{self.port('etcd')}",
+            "CRONSTREAM_ETCD": ",".join(f"127.0.0.1:{self.port(member)}" for member in self.etcd_members),
             "CRONSTREAM_CONNECT": f"http://127.0.0.1:{self.port('connect')}",
             "CRONSTREAM_CONNECT_SECRETS": str(self.connect_secrets_file),
         }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from stack import process, settings
+from stack import etcd, process, settings
 from stack.connect import CONNECT
 from stack.errors import StackError
 from stack.etcd import ETCD
@@ -21,6 +21,11 @@ from stack.waiting import Stopwatch, progress, say, wait_until
 SERVERS: dict[str, Server] = {server.name: server for server in (POSTGRES, ETCD, KAFKA, CONNECT)}
 
 
+def of(home: Home) -> dict[str, Server]:
+    """The servers of that home: those that every home has, and further members of etcd."""
+    return {**SERVERS, **{name: etcd.member(name) for name in home.etcd_members[1:]}}
+
+
 def up(home: Home, *, quiet: bool = False) -> float:
     """Start what does not run, all at once; return when all are ready, with the seconds it took.
 
@@ -28,11 +33,12 @@ def up(home: Home, *, quiet: bool = False) -> float:
     When one fails, those that this call started are stopped again.
     """
     with home.exclusively():
-        missing = [name for name in SERVERS if not home.is_running(name)]
-        if len(missing) == len(SERVERS):
+        all_servers = of(home)
+        missing = [name for name in all_servers if not home.is_running(name)]
+        if len(missing) == len(all_servers):
             home.release_taken_ports()
         watch = Stopwatch()
-        waiting = set(SERVERS)
+        waiting = set(all_servers)
         given_up = threading.Event()
 
         def bring(name: str) -> None:
@@ -40,11 +46,11 @@ def up(home: Home, *, quiet: bool = False) -> float:
             wait_ready(home, name, given_up)
             waiting.discard(name)
             if not quiet and name in missing and not given_up.is_set():
-                say(f"  {name} is ready at 127.0.0.1:{home.port(SERVERS[name].ports[0])} ({watch.seconds:.1f} s)")
+                say(f"  {name} is ready at 127.0.0.1:{home.port(all_servers[name].ports[0])} ({watch.seconds:.1f} s)")
 
         try:
             with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
-                _all_at_once(bring, SERVERS, first_failure=given_up.set)
+                _all_at_once(bring, all_servers, first_failure=given_up.set)
         except BaseException:
             _stop_all(home, missing)
             raise
@@ -60,7 +66,7 @@ def down(home: Home, *, wipe: bool = False) -> float:
         return 0.0
     watch = Stopwatch()
     with home.exclusively():
-        _stop_all(home, SERVERS)
+        _stop_all(home, of(home))
         home.env_file.unlink(missing_ok=True)
         if home.path == DEFAULT_HOME.resolve():
             (LOCAL / "env").unlink(missing_ok=True)
@@ -80,7 +86,7 @@ def launch(home: Home, name: str) -> None:
     home.create()
     if home.is_running(name):
         return
-    prepared = SERVERS[name].prepare(home)
+    prepared = of(home)[name].prepare(home)
     process.spawn(
         prepared.argv,
         pid_file=home.pid_file(name),
@@ -95,7 +101,7 @@ def wait_ready(home: Home, name: str, given_up: threading.Event | None = None) -
 
     Raises StackError with its last log lines when it ends or is not ready in time.
     """
-    server = SERVERS[name]
+    server = of(home)[name]
     died = threading.Event()
     given_up = given_up or threading.Event()
 
@@ -113,7 +119,7 @@ def wait_ready(home: Home, name: str, given_up: threading.Event | None = None) -
 
 def stop(home: Home, name: str) -> None:
     """Stop one server in order."""
-    server = SERVERS[name]
+    server = of(home)[name]
     process.stop(home.pid_file(name), server.stop_signal, server.stop_seconds)
 
 
@@ -142,7 +148,7 @@ class State:
 
 def status(home: Home) -> list[State]:
     """What each server does now."""
-    return [_state(home, server) for server in SERVERS.values()]
+    return [_state(home, server) for server in of(home).values()]
 
 
 def _state(home: Home, server: Server) -> State:
@@ -159,7 +165,7 @@ def _state(home: Home, server: Server) -> State:
 
 def _stop_all(home: Home, names: Iterable[str]) -> None:
     """Connect goes first: it leaves its group and slot only while broker and Postgres are there."""
-    chosen = [name for name in SERVERS if name in set(names)]
+    chosen = [name for name in of(home) if name in set(names)]
     with progress(lambda: "stopping " + ", ".join(name for name in chosen if home.is_running(name))):
         if "connect" in chosen:
             stop(home, "connect")
@@ -173,7 +179,7 @@ def _all_at_once(
 
     ``first_failure`` is called as soon as one fails, to cut the others short.
     """
-    with ThreadPoolExecutor(max_workers=len(SERVERS)) as pool:
+    with ThreadPoolExecutor(max_workers=8) as pool:
         futures = [pool.submit(action, name) for name in names]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((future for future in futures if future in done and future.exception()), None)

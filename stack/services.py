@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack import ports, process
+from stack import ports, process, servers
 from stack.errors import StackError
 from stack.home import Home
 from stack.paths import CHECKOUT, VENV_PYTHON
-from stack.servers import SERVERS
 from stack.settings import PREFIX
 from stack.waiting import progress, say, wait_until
 
@@ -171,7 +170,7 @@ def kill(home: Home, name: str) -> None:
 
 def down(home: Home) -> None:
     """Stop every process of the product, those that tests added included; servers stay."""
-    names = sorted(file.stem for file in home.run.glob("*.pid") if file.stem not in SERVERS)
+    names = sorted(file.stem for file in home.run.glob("*.pid") if file.stem not in servers.of(home))
     _stop_together(home, names)
 
 

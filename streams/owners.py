@@ -82,9 +82,12 @@ class Owners:
                 found = await client.get_prefix(self._prefix.encode())
                 self._addresses = {int(item.key.rsplit(b"/", 1)[1]): item.value.decode() for item in found}
                 looks += 1
-                if looks % RENEW_EVERY == 0 and (await client.refresh_lease(lease.id)).TTL <= 0:
-                    log.warning("The lease has ended", extra={"action": "publish_owner"})
-                    return
+                if looks % RENEW_EVERY == 0:
+                    renewed = await client.refresh_lease(lease.id)
+                    # None: the member ended the stream without an answer.
+                    if renewed is None or renewed.TTL <= 0:
+                        log.warning("The lease has ended", extra={"action": "publish_owner"})
+                        return
                 await self._clock.asleep(LOOK_SECONDS)
         except asyncio.CancelledError:
             for partition in published:

@@ -228,3 +228,23 @@ def test_changes_wait_for_nobody_but_the_row_s_own_editors(conn: Conn, database:
         conn.execute("UPDATE cronstream.job_definitions SET enabled = false WHERE job_id = %s", (second,))
         conn.execute("INSERT INTO cronstream.schedules VALUES (%s, now(), 1, 1)", (first,))
         conn.execute("RESET statement_timeout")
+
+
+def test_columns_of_the_users_own_come_and_go_between_edits(conn: Conn) -> None:
+    """Each kind of change to the table, and after each an edit and a deletion that are told as ever."""
+    for number, change in enumerate(
+        (
+            "ADD COLUMN note text",
+            "ADD COLUMN noted_at timestamptz DEFAULT now()",
+            "ADD COLUMN marked uuid DEFAULT gen_random_uuid()",
+            "ALTER COLUMN note TYPE varchar(40)",
+            "RENAME COLUMN note TO remark",
+            "DROP COLUMN remark, DROP COLUMN noted_at, DROP COLUMN marked",
+        )
+    ):
+        conn.execute(f"ALTER TABLE cronstream.job_definitions {change}")
+        job = add(conn, f"altered-{number}")
+        conn.execute("UPDATE cronstream.job_definitions SET cron = '1 * * * *' WHERE job_id = %s", [job])
+        conn.execute("DELETE FROM cronstream.job_definitions WHERE job_id = %s", [job])
+        told = [row[1:] for row in changes(conn) if row[0] == job]
+        assert told == [("insert", None), ("update", "@daily"), ("delete", "1 * * * *")], change
