@@ -2,13 +2,16 @@
 
 A keeper starts again what ended by itself, as any process manager would; what
 the nemesis takes down stays down until it says so. Each coordinator reaches
-etcd, Postgres and Kafka by links of its own (links.py).
+Postgres, Kafka and each of the three members of etcd by links of its own (links.py),
+each streams process and worker Kafka. Where it is allowed, what streams processes,
+Postgres and Kafka write lies on small disks of its own (disks.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import signal
 import subprocess
 import threading
@@ -18,23 +21,36 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import sql
 
 from coordinator.election import Leader, read_leader
 from coordinator.etcd import EtcdUnavailable
 from cronstream.clock import SystemClock
 from cronstream.topics import Topics
-from stack import ports, process, servers, services
+from stack import ports, process, runas, servers, services
 from stack.home import DATABASE, ROLE, Home
 from stack.paths import CHECKOUT, VENV_PYTHON
 from stack.services import Service
 from tests.faults import history
+from tests.faults.disks import Disk, can_mount, unmount_below
 from tests.faults.history import Recorder
 from tests.faults.links import Link, Links
 
 T = TypeVar("T")
 
+log = logging.getLogger("faults")
+
 INSTALLATION = "cronstream"
-DOORS = {"coordinator-1": "DOOR1", "coordinator-2": "DOOR2"}
+DOORS = {
+    "coordinator-1": "DOOR1",
+    "coordinator-2": "DOOR2",
+    "streams-1": "DOOR3",
+    "streams-2": "DOOR4",
+    "worker-1": "DOOR5",
+    "worker-2": "DOOR6",
+}
+"""By node, the listener of Kafka that it is sent to: each is reached by a link of its own."""
+ETCD_MEMBERS = 3
 _NODES = (
     Service("capture", "connectors"),
     Service("coordinator-1", "coordinator", page="/health"),
@@ -49,6 +65,10 @@ _NODES = (
     Service("commands", "streams.commands"),
 )
 KEEPER_SECONDS = 0.3
+TABLES, KAFKA_LOGS = "postgres", "kafka"
+"""The small disks of servers; those of streams processes are named as they are."""
+_MEGABYTES = {TABLES: 1024, KAFKA_LOGS: 2048}
+_MEGABYTES_OF_A_NODE = 512
 
 
 class NotRecovered(Exception):
@@ -59,13 +79,15 @@ class Cluster:
     """Servers, processes, links; and the ways to disturb and to ask them."""
 
     def __init__(self, folder: Path, recorder: Recorder) -> None:
-        self.home = Home(folder, doors=tuple(DOORS.values()))
+        self.home = Home(folder, doors=tuple(DOORS.values()), etcd_members=ETCD_MEMBERS)
         self.clock = SystemClock()
         self.topics = Topics(INSTALLATION)
         self.recorder = recorder
         self.nodes = {node.name: node for node in _NODES if importlib.util.find_spec(node.module) is not None}
-        self.links: dict[tuple[str, str], Link] = {}
-        """By (coordinator, server)."""
+        self.links: dict[tuple[str, str], tuple[Link, ...]] = {}
+        """By (node, server): one, or for a coordinator's etcd one to each member."""
+        self.disks: dict[str, Disk] = {}
+        """By whose they are; none where nothing can be mounted."""
         self.settings_of_coordinators: dict[str, str] = {}
         """Beyond what the home says."""
         self._relays = Links()
@@ -79,9 +101,12 @@ class Cluster:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Fresh servers, then every process; all gone and wiped at the end."""
+        unmount_below(self.home.path)
         servers.down(self.home, wipe=True)
         try:
+            self._mount()
             servers.up(self.home, quiet=True)
+            self._move_tables()
             self._link()
             services.setup(self.home)
             for name in self.nodes:
@@ -97,26 +122,58 @@ class Cluster:
             services.down(self.home)
             servers.down(self.home)
             self._relays.close()
+            unmount_below(self.home.path)
+
+    def _mount(self) -> None:
+        if not can_mount():
+            log.warning("nothing can be mounted here: no disk is filled")
+            return
+        self.home.create()
+        folders = {
+            TABLES: self.home.path / "tables",
+            KAFKA_LOGS: self.home.path / "kafka" / "log",
+            **{node: services.data_folder(self.home, self.nodes[node]) for node in self.of("streams")},
+        }
+        for name, folder in folders.items():
+            self.disks[name] = Disk(folder, _MEGABYTES.get(name, _MEGABYTES_OF_A_NODE))
+
+    def _move_tables(self) -> None:
+        """The database goes to the small disk, Postgres' log of transactions stays on the large one."""
+        if TABLES not in self.disks:
+            return
+        folder = self.disks[TABLES].folder
+        runas.own(folder)
+        with contextlib.closing(self.connect(superuser=True, dbname="postgres")) as connection:
+            connection.execute(sql.SQL("CREATE TABLESPACE small LOCATION {}").format(str(folder)))
+            connection.execute(sql.SQL("ALTER DATABASE {} SET TABLESPACE small").format(sql.Identifier(DATABASE)))
 
     def _link(self) -> None:
         for node, door in DOORS.items():
-            for server in ("etcd", "postgres"):
-                outside, inside = self.home.port(f"{node}-{server}"), self.home.port(server)
-                self.links[node, server] = self._relays.make(f"{node} to {server}", outside, inside)
-            outside, inside = self.home.port(f"{door}-outside"), self.home.port(door)
-            self.links[node, "kafka"] = self._relays.make(f"{node} to kafka", outside, inside)
+            self.links[node, "kafka"] = (self._relay(node, "kafka", f"{door}-outside", door),)
+            if node in self.of("coordinator"):
+                self.links[node, "postgres"] = (self._relay(node, "postgres", f"{node}-postgres", "postgres"),)
+                self.links[node, "etcd"] = tuple(
+                    self._relay(node, member, f"{node}-{member}", member) for member in self.home.etcd_members
+                )
+
+    def _relay(self, node: str, server: str, outside: str, inside: str) -> Link:
+        return self._relays.make(f"{node} to {server}", self.home.port(outside), self.home.port(inside))
 
     def _settings_of(self, node: str) -> dict[str, str]:
-        if node not in DOORS:
-            return {}
-        return {
-            **self.settings_of_coordinators,
-            "CRONSTREAM_ETCD": f"127.0.0.1:{self.links[node, 'etcd'].port}",
-            "CRONSTREAM_KAFKA": f"127.0.0.1:{self.links[node, 'kafka'].port}",
-            "CRONSTREAM_POSTGRES": (
-                f"host=127.0.0.1 port={self.links[node, 'postgres'].port} dbname={DATABASE} user={ROLE}"
-            ),
+        at = {
+            server: [f"127.0.0.1:{link.port}" for link in links]
+            for (from_node, server), links in self.links.items()
+            if from_node == node
         }
+        settings = dict(self.settings_of_coordinators) if node in self.of("coordinator") else {}
+        if "kafka" in at:
+            settings["CRONSTREAM_KAFKA"] = ",".join(at["kafka"])
+        if "etcd" in at:
+            settings["CRONSTREAM_ETCD"] = ",".join(at["etcd"])
+        if "postgres" in at:
+            port = self.links[node, "postgres"][0].port
+            settings["CRONSTREAM_POSTGRES"] = f"host=127.0.0.1 port={port} dbname={DATABASE} user={ROLE}"
+        return settings
 
     # ---- processes -----------------------------------------------------------------------------
 
@@ -182,7 +239,7 @@ class Cluster:
     def leader(self) -> Leader | None:
         """Who leads, as etcd says by the run's own connection; None also while etcd is away."""
         try:
-            return read_leader(f"127.0.0.1:{self.home.port('etcd')}", f"/{INSTALLATION}")
+            return read_leader(self.home.environment()["CRONSTREAM_ETCD"], f"/{INSTALLATION}")
         except EtcdUnavailable:
             return None
 

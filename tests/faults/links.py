@@ -34,6 +34,11 @@ class Link:
         self.held = 0
         """How often bytes or a connection were stopped by a cut: a cut that held nothing did not hit."""
 
+    @property
+    def connections(self) -> int:
+        """How many are open through it."""
+        return len(self._writers) // 2
+
     async def serve(self) -> None:
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
 

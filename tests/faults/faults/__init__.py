@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tests.faults.faults import clocks, network, points, processes, servers, users
+from tests.faults.faults import clocks, disks, etcd, network, points, processes, servers, users
 from tests.faults.faults.scene import Disturb, Hit, Missed, Scene
 
 FAULTS: dict[str, Disturb] = {
     **processes.FAULTS,
     **network.FAULTS,
     **servers.FAULTS,
+    **etcd.FAULTS,
+    **disks.FAULTS,
     **users.FAULTS,
     **clocks.FAULTS,
     **points.faults(),

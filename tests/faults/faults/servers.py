@@ -1,12 +1,6 @@
-"""The servers' own faults: restarts, outages, a revoked lease, a wiped etcd, capture in all its ways to break."""
+"""The servers' own faults: restarts, outages, capture in all its ways to break."""
 
 from __future__ import annotations
-
-import base64
-import http.client
-import json
-import shutil
-from typing import Any
 
 import psycopg
 
@@ -14,8 +8,7 @@ from connectors.config import connector_config, connector_name, slot_name
 from connectors.connect_api import ConnectApi, ConnectUnavailable
 from cronstream.settings import CaptureSettings, read_settings
 from stack import servers
-from tests.faults.cluster import INSTALLATION
-from tests.faults.faults.scene import Disturb, Hit, Missed, Scene
+from tests.faults.faults.scene import Disturb, Hit, Scene
 
 
 def restart(name: str, scene: Scene) -> Hit:
@@ -30,34 +23,6 @@ def crash(name: str, scene: Scene) -> Hit:
     seconds = scene.sleep(0.5, scene.longest_outage)
     servers.start(scene.cluster.home, name)
     return Hit(name, f"away for {seconds:.1f} s")
-
-
-def revoke_lease(scene: Scene) -> Hit:
-    """As a person with etcdctl would."""
-    leader = scene.role("leader")
-    key = base64.b64encode(f"/{INSTALLATION}/leader".encode()).decode()
-    found = _etcd(scene, "kv/range", {"key": key}).get("kvs")
-    if not found:
-        raise Missed("there was no leader key")
-    _etcd(scene, "lease/revoke", {"ID": found[0]["lease"]})
-    return Hit(leader)
-
-
-def wipe_etcd(scene: Scene) -> Hit:
-    """All data lost; the operator adopts the new etcd, as the log says."""
-    home = scene.cluster.home
-    servers.kill(home, "etcd")
-    shutil.rmtree(home.path / "etcd")
-    servers.start(home, "etcd")
-    said: list[str] = []
-
-    def adopted() -> bool:
-        done = scene.cluster.cli("adopt-etcd", "--yes")
-        said.append((done.stdout + done.stderr).strip())
-        return done.returncode == 0
-
-    scene.wait(adopted, 60, "the new etcd is adopted", every=0.5)
-    return Hit("etcd", said[-1])
 
 
 def fail_task(scene: Scene) -> Hit:
@@ -159,16 +124,6 @@ def _connect(scene: Scene) -> tuple[ConnectApi, CaptureSettings]:
     return ConnectApi(settings.connect), settings
 
 
-def _etcd(scene: Scene, call: str, body: dict[str, Any]) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", scene.cluster.home.port("etcd"), timeout=5)
-    try:
-        connection.request("POST", f"/v3/{call}", json.dumps(body))
-        answer: dict[str, Any] = json.loads(connection.getresponse().read())
-        return answer
-    finally:
-        connection.close()
-
-
 def _restart(name: str) -> Disturb:
     return lambda scene: restart(name, scene)
 
@@ -178,10 +133,8 @@ def _crash(name: str) -> Disturb:
 
 
 FAULTS: dict[str, Disturb] = {
-    **{f"restart {name}": _restart(name) for name in ("etcd", "kafka", "postgres")},
-    **{f"crash {name}": _crash(name) for name in ("etcd", "kafka", "postgres", "connect")},
-    "revoke the lease": revoke_lease,
-    "wipe etcd": wipe_etcd,
+    **{f"restart {name}": _restart(name) for name in ("kafka", "postgres")},
+    **{f"crash {name}": _crash(name) for name in ("kafka", "postgres", "connect")},
     "fail the connector's task": fail_task,
     "drop the slot": drop_slot,
     "forget capture's offsets": forget_offsets,
