@@ -31,9 +31,9 @@ class FieldsFormatter(logging.Formatter):
 
 
 class Thinned(logging.Filter):
-    """Lets the Kafka client say a thing of one kind once in a while, and says how often it was kept quiet.
+    """Lets the Kafka clients say a thing of one kind once in a while, and says how often they were kept quiet.
 
-    It logs every try to connect, and while the broker is away it tries twenty times a second.
+    They log every try to connect, and while the broker is away they try twenty times a second.
     """
 
     EVERY_SECONDS = 5.0
@@ -41,12 +41,12 @@ class Thinned(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
-        """By logger and the line's first word, such as FAIL: when one was let through, and how many were not since."""
+        """By kind: when one was let through, and how many were not since."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not record.name.endswith(".librdkafka"):
+        kind = _kind(record)
+        if kind is None:
             return True
-        kind = (record.name, record.getMessage().partition(" ")[0])
         since, kept = self._said.get(kind, (float("-inf"), 0))
         if record.created - since < self.EVERY_SECONDS:
             self._said[kind] = (since, kept + 1)
@@ -55,6 +55,15 @@ class Thinned(logging.Filter):
         if kept:
             record.not_shown = kept
         return True
+
+
+def _kind(record: logging.LogRecord) -> tuple[str, str] | None:
+    """Of a Kafka client's line its logger, and what it is about; None for anybody else's."""
+    if record.name.endswith(".librdkafka"):
+        return record.name, record.getMessage().partition(" ")[0]  # such as FAIL
+    if record.name.partition(".")[0] == "aiokafka":
+        return record.name, str(record.msg)  # before its values are put in
+    return None
 
 
 def _text(value: object) -> str:

@@ -139,6 +139,13 @@ class Lane:
         return self._task is not None and not self._closed.is_set()
 
     @property
+    def failure(self) -> BaseException | None:
+        """What ended it though nobody closed it, such as a store without room: nothing of its partition goes on."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            return None
+        return self._task.exception()
+
+    @property
     def busy(self) -> bool:
         """True while records wait or one is under way."""
         return self.taken > self.ended

@@ -1,7 +1,8 @@
 """Ends a process that stands still, so that whoever supervises it starts it anew.
 
 Faust and aiokafka have ways to hang that no exception tells of: a recovery that never
-ends, a consumer that does not come back after a broker's restart.
+ends, a consumer that does not come back after a broker's restart. A lane that failed is
+told at once: its table may be beyond repair in this process, and another can take the partition.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Watchdog:
             "recovery does not go on": None if lanes else self._app.recovered_rows,
         }
         for tp, lane in lanes.items():
+            if lane.failure is not None:
+                raise Standstill(f"{tp.topic}[{tp.partition}] failed: {lane.failure!r}")
             signs[f"{tp.topic}[{tp.partition}] is not worked on"] = lane.ended if lane.busy else None
             pending = (committed.get(tp) or 0) < lane.done.get(tp.topic, 0)
             signs[f"{tp.topic}[{tp.partition}] is not committed"] = committed.get(tp, -1) if pending else None

@@ -51,3 +51,16 @@ def test_a_broker_that_is_away_does_not_flood_the_log() -> None:
     assert said_at(thinned, 105, "FAIL [p#1]: refused") == 99
     assert said_at(thinned, 105, "FAIL: ours", "coordinator.office") == 0
     assert said_at(thinned, 105, "FAIL: ours", "coordinator.office") == 0, "only the client is kept quiet"
+
+
+def test_the_streams_client_is_kept_quiet_by_what_it_says_whatever_the_values_are() -> None:
+    thinned = logs.Thinned()
+
+    def said(second: float, text: str, value: object) -> bool:
+        name = "aiokafka.consumer.fetcher"
+        return thinned.filter(logging.makeLogRecord({"name": name, "msg": text, "args": (value,), "created": second}))
+
+    assert said(100, "Failed fetch messages from %s", 1)
+    assert not said(101, "Failed fetch messages from %s", 2)
+    assert said(101, "Unexpected error while fetching data: %s", "KafkaStorageError")
+    assert said(105, "Failed fetch messages from %s", 1)

@@ -25,10 +25,14 @@ def postgres_full(scene: Scene) -> Hit:
 
 def kafka_full(scene: Scene) -> Hit:
     """A broker that cannot write ends; it is started once there is room again."""
+    home = scene.cluster.home
     try:
-        return _full(scene, KAFKA_LOGS, "kafka.log")
+        hit = _full(scene, KAFKA_LOGS, "kafka.log")
+        scene.wait(lambda: not home.is_running("kafka"), 30, "the broker ends", every=0.1)
     finally:
-        servers.start(scene.cluster.home, "kafka")
+        servers.kill(home, "kafka")
+        servers.start(home, "kafka")
+    return hit
 
 
 def _full(scene: Scene, name: str, log_name: str) -> Hit:

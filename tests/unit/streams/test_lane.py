@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -53,12 +54,16 @@ class Broker:
 class TableOf:
     def __init__(self, broker: Broker) -> None:
         self.log = broker.write
-        self.store = broker.store
+        self.store: Callable[..., None] = broker.store
 
 
-def new_lane(broker: Broker, trusted: Callable[[], bool] = lambda: True) -> Lane:
+def new_lane(
+    broker: Broker, trusted: Callable[[], bool] = lambda: True, store: Callable[..., None] | None = None
+) -> Lane:
     stage = Admitting(TOPICS, 600, [], lambda job_id: job_id == DELETED)
-    lane = Lane(0, stage, Tables(TableOf(broker)), broker.send, TOPICS, trusted, FakeClock(), Counter())
+    table = TableOf(broker)
+    table.store = store or broker.store
+    lane = Lane(0, stage, Tables(table), broker.send, TOPICS, trusted, FakeClock(), Counter())
     lane.open()
     return lane
 
@@ -243,3 +248,33 @@ def test_a_retry_is_sent_only_once_the_decision_about_it_is_written() -> None:
 def retries(offset: int, job_id: int = 1) -> Record:
     value = triggers([run(job_id, attempt=offset + 2)]).encode()
     return Record(TOPICS.retry_due, 0, offset, None, value, [])
+
+
+def test_a_store_without_room_is_told_and_the_record_is_not_done() -> None:
+    """Nobody awaits a lane: without its word the partition would stand still, and nobody would know why."""
+
+    async def story() -> None:
+        broker = Broker()
+
+        def full(rows: Mapping[bytes, bytes | None], logged: int | None) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        lane = new_lane(broker, store=full)
+        assert lane.failure is None
+        await lane.put(record(0))
+        await until(lambda: lane.failure is not None)
+        assert "No space left" in str(lane.failure)
+        assert lane.done == {}
+        assert lane.busy
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_a_lane_that_was_closed_has_not_failed() -> None:
+    async def story() -> None:
+        lane = new_lane(Broker())
+        await lane.close()
+        assert lane.failure is None
+
+    asyncio.run(story())
