@@ -31,7 +31,7 @@ def kafka_full(scene: Scene) -> Hit:
         scene.wait(lambda: not home.is_running("kafka"), 30, "the broker ends", every=0.1)
     finally:
         servers.kill(home, "kafka")
-        servers.start(home, "kafka")
+        scene.bring("kafka")
     return hit
 
 

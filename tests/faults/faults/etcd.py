@@ -37,7 +37,7 @@ def kill_leader(scene: Scene) -> Hit:
         scene.sleep(0.5, scene.longest_outage)
         followed = members.leading(scene.cluster.home)
     finally:
-        servers.start(scene.cluster.home, leading)
+        scene.bring(leading)
     return Hit(leading, f"followed by {followed}")
 
 
@@ -78,7 +78,7 @@ def wipe(scene: Scene) -> Hit:
     for name in home.etcd_members:
         servers.kill(home, name)
         shutil.rmtree(home.path / name)
-    _start(scene, home.etcd_members)
+    scene.bring(*home.etcd_members)
     said: list[str] = []
 
     def adopted() -> bool:
@@ -103,15 +103,7 @@ def _away(scene: Scene, names: Sequence[str]) -> float:
     try:
         return scene.sleep(0.5, scene.longest_outage)
     finally:
-        _start(scene, names)
-
-
-def _start(scene: Scene, names: Sequence[str]) -> None:
-    # A member that begins is ready only when enough others are there.
-    for name in names:
-        servers.launch(scene.cluster.home, name)
-    for name in names:
-        servers.wait_ready(scene.cluster.home, name)
+        scene.bring(*names)
 
 
 def _ask(scene: Scene, call: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from tests.faults.faults.scene import Disturb, Hit, Scene
 
 def restart(name: str, scene: Scene) -> Hit:
     """In order, on the same data."""
-    servers.restart(scene.cluster.home, name)
+    servers.stop(scene.cluster.home, name)
+    scene.bring(name)
     return Hit(name)
 
 
@@ -21,7 +22,7 @@ def crash(name: str, scene: Scene) -> Hit:
     """SIGKILL, away for a while, then back on the same data."""
     servers.kill(scene.cluster.home, name)
     seconds = scene.sleep(0.5, scene.longest_outage)
-    servers.start(scene.cluster.home, name)
+    scene.bring(name)
     return Hit(name, f"away for {seconds:.1f} s")
 
 
@@ -71,7 +72,7 @@ def drop_slot(scene: Scene) -> Hit:
         victims = [job_id for job_id in victims if job_id in workload.rules]
         if victims:
             workload.transact(delete=[scene.random.choice(victims)])
-    servers.start(scene.cluster.home, "connect")
+    scene.bring("connect")
     return Hit("slot", f"dropped, {len(victims[:1])} job deleted meanwhile")
 
 
@@ -112,7 +113,7 @@ def capture_outage(scene: Scene) -> Hit:
     servers.kill(scene.cluster.home, "connect")
     before = scene.workload.edits
     seconds = scene.sleep(scene.longest_outage / 2, scene.longest_outage)
-    servers.start(scene.cluster.home, "connect")
+    scene.bring("connect")
     scene.cluster.start("capture")
     return Hit("capture", f"away for {seconds:.1f} s and {scene.workload.edits - before} edits")
 
