@@ -2,6 +2,22 @@
 -- epoch's row FOR SHARE and finds its own token there; "fenced" says how often it did (1 or 0).
 -- In the arrays that it sends, -1 stands for "none".
 
+-- part: epoch
+-- The fence: no row for an older leader; a newer one waits until the statement is over.
+epoch AS MATERIALIZED (
+    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
+)
+
+-- part: covered
+-- The triggers offsets that a write covers.
+covered AS (
+    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
+    SELECT partition, next_offset
+    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
+    ON CONFLICT (partition) DO UPDATE
+    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
+)
+
 -- name: raise_epoch
 -- Fence Postgres: from here on every older token is refused. No row: the token is not newer.
 UPDATE cronstream.coordinator_epoch
@@ -28,9 +44,7 @@ SELECT partition, next_offset FROM cronstream.trigger_offsets
 
 -- name: advance
 -- Move jobs on to their next scheduled time, and note the triggers offsets that this covers.
-WITH epoch AS MATERIALIZED (
-    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
-), sent AS (
+WITH {epoch}, sent AS (
     SELECT * FROM unnest(%(job_ids)b::bigint[], %(expected)b::bigint[], %(versions)b::bigint[], %(next_us)b::bigint[])
         AS sent (job_id, expected, version, next_us)
 ), advanced AS (
@@ -39,20 +53,12 @@ WITH epoch AS MATERIALIZED (
     FROM sent, epoch
     WHERE s.job_id = sent.job_id AND s.version = sent.expected
     RETURNING 1
-), covered AS (
-    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
-    SELECT partition, next_offset
-    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
-    ON CONFLICT (partition) DO UPDATE
-    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
-)
+), {covered}
 SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) AS done
 
 -- name: store_plans
 -- Write what edits came to, and close the changes they came from.
-WITH epoch AS MATERIALIZED (
-    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
-), sent AS (
+WITH {epoch}, sent AS (
     SELECT * FROM unnest(%(job_ids)b::bigint[], %(expected)b::bigint[], %(versions)b::bigint[], %(next_us)b::bigint[],
                          %(revisions)b::bigint[], %(anchors_us)b::bigint[], %(gone)b::bool[])
         AS sent (job_id, expected, version, next_us, revision, anchor_us, gone)
@@ -76,20 +82,12 @@ WITH epoch AS MATERIALIZED (
 ), closed AS (
     DELETE FROM cronstream.job_changes c USING epoch
     WHERE c.change_id = ANY (%(change_ids)b::bigint[]) AND c.job_id IN (SELECT job_id FROM matched)
-), covered AS (
-    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
-    SELECT partition, next_offset
-    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
-    ON CONFLICT (partition) DO UPDATE
-    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
-)
+), {covered}
 SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM matched) AS done
 
 -- name: apply_tail
 -- After a takeover: what was published and not advanced moves past its newest published time.
-WITH epoch AS MATERIALIZED (
-    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
-), sent AS (
+WITH {epoch}, sent AS (
     SELECT * FROM unnest(%(job_ids)b::bigint[], %(published_us)b::bigint[]) AS sent (job_id, published_us)
 ), advanced AS (
     UPDATE cronstream.schedules s
@@ -97,13 +95,7 @@ WITH epoch AS MATERIALIZED (
     FROM sent, epoch
     WHERE s.job_id = sent.job_id AND s.next_run_at <= cronstream.instant(sent.published_us)
     RETURNING 1
-), covered AS (
-    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
-    SELECT partition, next_offset
-    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
-    ON CONFLICT (partition) DO UPDATE
-    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
-)
+), {covered}
 SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) AS done
 
 -- name: load
@@ -188,9 +180,7 @@ ORDER BY q.number
 
 -- name: store_steps
 -- Note how far requests have been published, and close those that have come to their end.
-WITH epoch AS MATERIALIZED (
-    SELECT FROM cronstream.coordinator_epoch WHERE token = %(token)s FOR SHARE
-), sent AS (
+WITH {epoch}, sent AS (
     SELECT * FROM unnest(%(numbers)b::bigint[], %(cursors_us)b::bigint[], %(published)b::bigint[],
                          %(states)s::text[], %(reasons)s::text[])
         AS sent (number, cursor_us, published, state, reason)
@@ -205,11 +195,5 @@ WITH epoch AS MATERIALIZED (
 ), closed AS (
     DELETE FROM cronstream.open_requests o USING sent, epoch
     WHERE o.number = sent.number AND sent.state <> 'open'
-), covered AS (
-    INSERT INTO cronstream.trigger_offsets (partition, next_offset)
-    SELECT partition, next_offset
-    FROM unnest(%(partitions)b::int[], %(offsets)b::bigint[]) AS t (partition, next_offset), epoch
-    ON CONFLICT (partition) DO UPDATE
-    SET next_offset = greatest(trigger_offsets.next_offset, excluded.next_offset)
-)
+), {covered}
 SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM stored) AS done

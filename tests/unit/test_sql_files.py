@@ -70,9 +70,20 @@ def test_queries_are_found_by_name_with_their_purpose() -> None:
     assert queries["two"] == "-- More.\nSELECT\n  2"
 
 
+def test_what_statements_share_stands_where_they_name_it() -> None:
+    queries = parse(
+        "-- part: one\n-- Shared.\none AS (\n    SELECT 1)\n\n"
+        "-- name: a\n-- A.\nWITH {one} SELECT {other}\n-- name: b\n-- B.\nWITH x AS (), {one} SELECT\n"
+    )
+    assert list(queries) == ["a", "b"]
+    assert queries["a"] == "-- A.\nWITH one AS (\n    SELECT 1) SELECT {other}"
+    assert queries["b"] == "-- B.\nWITH x AS (), one AS (\n    SELECT 1) SELECT"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("-- part: p\n-- x\np AS ()\n-- name: a\n-- x\nSELECT 1", "no query of the file has"),
         ("-- name: a\n-- x\nSELECT 1\n-- name: a\n-- x\nSELECT 1", "twice"),
         ("-- name: a b\n-- x\nSELECT 1", "no identifier"),
         ("-- name: a\nSELECT 1", "line of purpose"),
