@@ -18,16 +18,16 @@ from typing import Any
 
 import orjson
 import psycopg
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from cronstream import logs, pulse
 from cronstream.clock import Clock, SystemClock, to_datetime
 from cronstream.settings import AlertSettings, SettingsError, read_settings
 from sql.connection import connect
+from streams.consuming import commit, consumer_of, record_of
 from streams.grouping import Alert, Grouping
 from streams.letter_store import LetterStore
 from streams.letters import DeadLetter, read_letter
-from streams.patience import record_of
 from streams.webhook import Webhook
 
 log = logging.getLogger("streams.alerts")  # not __main__
@@ -68,23 +68,7 @@ class Alerts:
                 "logger": log.getChild("librdkafka"),
             }
         )
-        session_ms = round(settings.session_timeout_seconds * 1000)
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.kafka,
-                "group.id": f"{settings.installation}-alerts",
-                "client.id": settings.node,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": session_ms // 6,
-                "fetch.wait.max.ms": 50,
-                "enable.partition.eof": True,
-                "logger": log.getChild("librdkafka"),
-            }
-        )
+        self._consumer = consumer_of(settings, "alerts", log, {"enable.partition.eof": True})
 
     def stop(self, *_: Any) -> None:
         """End after the round under way."""
@@ -166,13 +150,7 @@ class Alerts:
         news = {partition: offset for partition, offset in done.items() if self._committed.get(partition) != offset}
         if not news:
             return
-        topic = self._settings.topics.dead_letter
-        offsets = [TopicPartition(topic, partition, offset) for partition, offset in news.items()]
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            log.warning("Offsets not committed, letters will come again: %s", error, extra={"action": "commit"})
-        else:
+        if commit(self._consumer, self._settings.topics.dead_letter, news, "letters will come again"):
             self._committed |= news
 
     def _done(self, partition: int) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 import psycopg
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
 from cronstream import dead_letters, logs, pulse
 from cronstream.clock import Clock, SystemClock
@@ -41,7 +41,8 @@ from streams.command_records import (
     result_of,
     sender_of,
 )
-from streams.patience import Patience, record_of
+from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of
+from streams.patience import Patience
 
 log = logging.getLogger("streams.commands")  # not __main__
 queries = load("commands")
@@ -153,23 +154,7 @@ class Commands:
                 "logger": log.getChild("librdkafka"),
             }
         )
-        session_ms = round(settings.session_timeout_seconds * 1000)
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.kafka,
-                "group.id": f"{settings.installation}-commands",
-                "client.id": settings.node,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": session_ms // 6,
-                "fetch.wait.max.ms": 50,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "logger": log.getChild("librdkafka"),
-            }
-        )
+        self._consumer = consumer_of(settings, "commands", log, COOPERATIVE)
         self._patience = Patience(self._consumer, clock, self._stop)
         self._undelivered: KafkaError | None = None
 
@@ -194,17 +179,12 @@ class Commands:
 
     def _take(self) -> None:
         """What is there is applied and each answer acknowledged, then the offsets committed."""
-        records = []
         first = self._consumer.poll(0.1)
-        for message in [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE - 1, timeout=0)]:
-            error = message.error()
-            if error is None:
-                records.append(record_of(message))
-            else:
-                log.warning("Kafka says: %s", error.str(), extra={"action": "consume", "code": error.name()})
+        rest = [] if first is None else self._consumer.consume(MOST_AT_ONCE - 1, timeout=0)
+        records = [*records_of([] if first is None else [first, *rest])]
         if records and self._patience.insist("apply", lambda: self._answered(records)):
             reach("commands.answered")
-            self._commit(self._ours(records))
+            commit(self._consumer, self._topic, behind(self._ours(records)), "commands will be answered again")
 
     def _ours(self, records: Sequence[Record]) -> list[Record]:
         """While it waited for Postgres a partition may have moved: its new owner begins before these records."""
@@ -246,14 +226,6 @@ class Commands:
             "Set aside: %s", error["message"], extra={"action": "dead_letter", "record": record.place, "reason": reason}
         )
         self._produce(self._settings.topics.dead_letter, letter.key, letter.value, letter.headers)
-
-    def _commit(self, records: Sequence[Record]) -> None:
-        last = {record.partition: record.offset + 1 for record in records}
-        offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in last.items()]
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            log.warning("Offsets not committed, commands will be answered again: %s", error, extra={"action": "commit"})
 
 
 def main() -> None:

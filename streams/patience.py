@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
 from cronstream import pulse
 from cronstream.clock import Clock
-from cronstream.dead_letters import Record
+from streams.consuming import record_of
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +52,3 @@ class Patience:
                 self._consumer.seek(place)
                 self._consumer.pause([place])
         self._consumer.resume(self._consumer.assignment())
-
-
-def record_of(message: Any) -> Record:
-    """A message that is no error, as a record."""
-    headers = [(name, value or b"") for name, value in message.headers() or []]
-    return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cronstream import dead_letters, logs, pulse
@@ -30,9 +30,10 @@ from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from sql.connection import connect
+from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of
 from streams.history import rows_of
 from streams.housekeeping import Housekeeping
-from streams.patience import Patience, record_of
+from streams.patience import Patience
 from streams.writer import Heard, HistoryWriter
 
 log = logging.getLogger("streams.sink")  # not __main__
@@ -63,23 +64,7 @@ class Sink:
                 "logger": log.getChild("librdkafka"),
             }
         )
-        session_ms = round(settings.session_timeout_seconds * 1000)
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.kafka,
-                "group.id": f"{settings.installation}-history",
-                "client.id": settings.node,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": session_ms // 6,
-                "fetch.wait.max.ms": 50,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "logger": log.getChild("librdkafka"),
-            }
-        )
+        self._consumer = consumer_of(settings, "history", log, COOPERATIVE)
         self._patience = Patience(self._consumer, clock, self._stop)
 
     def stop(self, *_: Any) -> None:
@@ -109,13 +94,9 @@ class Sink:
         items = 0
         deadline: int | None = None
         while not self._stop.is_set() and items < self._settings.history_batch_items:
-            for message in self._consumer.consume(num_messages=50, timeout=0.05):
-                error = message.error()
-                if error is None:
-                    records.append(record_of(message))
-                    items += max(1, len(message.value() or b"") // 200)
-                else:
-                    log.warning("Kafka says: %s", error.str(), extra={"action": "consume", "code": error.name()})
+            for record in records_of(self._consumer.consume(num_messages=50, timeout=0.05)):
+                records.append(record)
+                items += max(1, len(record.value or b"") // 200)
             now = self._clock.boot_ns()
             if deadline is None and records:
                 deadline = now + round(self._settings.history_linger_seconds * 1e9)
@@ -130,7 +111,7 @@ class Sink:
         stored = self._patience.insist("store", lambda: self._store(heard))
         reach("sink.stored")
         if records and stored and self._patience.insist("flush", self._flushed):
-            self._commit(records)
+            commit(self._consumer, self._topic, behind(records), "rows will be offered again")
             reach("sink.committed")
 
     def _read(self, record: Record) -> Heard | None:
@@ -170,14 +151,6 @@ class Sink:
 
     def _flushed(self) -> bool:
         return self._producer.flush(FLUSH_SECONDS) == 0
-
-    def _commit(self, records: list[Record]) -> None:
-        last = {record.partition: record.offset + 1 for record in records}
-        offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in last.items()]
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            log.warning("Offsets not committed, rows will be offered again: %s", error, extra={"action": "commit"})
 
     def _set_aside(self, record: Record, value: bytes | None, reason: str, error: str) -> None:
         letter = dead_letters.letter_of(record, reason, error, STAGE, value)

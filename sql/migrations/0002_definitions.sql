@@ -123,22 +123,6 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- A handler's payload has the keys that it knows and no other: true, or raises through refuse().
-CREATE FUNCTION cronstream.check_keys(handler text, payload jsonb, known text[]) RETURNS boolean
-    LANGUAGE plpgsql AS $$
-DECLARE
-    key  text;
-    near text;
-BEGIN
-    IF jsonb_typeof(payload) = 'object' AND payload - known <> '{}' THEN
-        SELECT k INTO key FROM jsonb_object_keys(payload - known) AS k ORDER BY k LIMIT 1;
-        near := cronstream.nearest(key, known);
-        RETURN cronstream.refuse('payload', format('has a key that handler %s does not know: %s', handler, to_json(left(key, 40))),
-            payload::text, coalesce('Did you mean ' || near || '? ', '') || 'Known: ' || array_to_string(known, ', ') || '.');
-    END IF;
-    RETURN true;
-END $$;
-
 -- Says which of the bounded columns is out of bounds, or missing. Called only when one is.
 -- NaN is greater than every number, so the upper bounds keep it and infinity out.
 CREATE FUNCTION cronstream.explain_bounds(d cronstream.job_definitions) RETURNS boolean

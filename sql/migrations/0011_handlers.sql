@@ -7,6 +7,22 @@ CREATE FUNCTION cronstream.handlers() RETURNS text[]
 
 -- The functions below say true or raise through refuse(). Unknown keys come first: `urll` is no missing url.
 
+-- A handler's payload has the keys that it knows and no other: true, or raises through refuse().
+CREATE FUNCTION cronstream.check_keys(handler text, payload jsonb, known text[]) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    key  text;
+    near text;
+BEGIN
+    IF jsonb_typeof(payload) = 'object' AND payload - known <> '{}' THEN
+        SELECT k INTO key FROM jsonb_object_keys(payload - known) AS k ORDER BY k LIMIT 1;
+        near := cronstream.nearest(key, known);
+        RETURN cronstream.refuse('payload', format('has a key that handler %s does not know: %s', handler, to_json(left(key, 40))),
+            payload::text, coalesce('Did you mean ' || near || '? ', '') || 'Known: ' || array_to_string(known, ', ') || '.');
+    END IF;
+    RETURN true;
+END $$;
+
 -- A key that is a text, if it is there at all.
 CREATE FUNCTION cronstream.check_text(payload jsonb, key text, example text) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -232,12 +248,11 @@ BEGIN
     FOR met IN SELECT DISTINCT n.handler FROM (SELECT handler FROM new_rows LIMIT 100) AS n
                WHERE cronstream.handler_setting(n.handler) IS NOT NULL ORDER BY n.handler LOOP
         CONTINUE WHEN met = ANY (string_to_array(told, ','));
-        told := concat_ws(',', nullif(told, ''), met);
+        told := set_config('cronstream.told_handlers', concat_ws(',', nullif(told, ''), met), false);
         RAISE NOTICE USING
             MESSAGE = format('handler %s runs only on workers with %s: on others its runs fail for good', met, cronstream.handler_setting(met)),
             SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'handler';
     END LOOP;
-    PERFORM set_config('cronstream.told_handlers', told, false);
     RETURN NULL;
 END $$;
 
