@@ -9,7 +9,7 @@ the time from an edit's commit until its job is held in the wheel to FILE.armed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,8 +49,7 @@ class RecordedDispatcher(Dispatcher):
         self._armed = Record(self.file.with_suffix(".armed").open("ab"))
         self._committed: dict[int, int] = {}
 
-    def _edit(self, edits: Iterable[Edit]) -> None:
-        edits = list(edits)
+    def _edit(self, edits: Sequence[Edit]) -> None:
         super()._edit(edits)
         for edit in edits:
             self._committed[edit.job_id] = edit.changes[-1].committed_us

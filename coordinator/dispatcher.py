@@ -331,17 +331,11 @@ class Dispatcher:
             self._ahead.forget(slot)
         self._jobs.release(held)
 
-    def _edit(self, edits: Iterable[Edit]) -> None:
+    def _edit(self, edits: Sequence[Edit]) -> None:
         now_us = self._clock.now_us()
         planned = [
-            planned_edit(
-                edit,
-                *self._position(edit),
-                now_us,
-                self._tail.pop(edit.job_id, NONE),
-                self._passed.of(edit.job_id),
-            )
-            for edit in edits
+            planned_edit(edit, *position, now_us, self._tail.pop(edit.job_id, NONE), self._passed.of(edit.job_id))
+            for edit, position in zip(edits, self._positions(edits), strict=True)
         ]
         items = [item for one in planned for item in edit_items(one.edit, one.plan, one.work)]
         offsets = self._publish(self._item_batches(items, now_us)) if items else {}
@@ -358,16 +352,19 @@ class Dispatcher:
                 self._requests.delete(job_id)
         self.figures.planned([one.edit.changes[-1].committed_us for one in planned])
 
-    def _position(self, edit: Edit) -> tuple[int | None, int, int | None]:
-        """The job's next time, version and anchor: as known here, else as its row says."""
-        anchor_us = self._unwritten.anchor(edit.job_id, edit.anchor_us)
-        slot = self._jobs.slot_of(edit.job_id)
-        if slot is not None:
-            return int(self._jobs.next_us[slot]), int(self._jobs.version[slot]), anchor_us
-        row = self._unwritten.row(edit.job_id)
-        if row is not None:
-            return None if row.next_us == NONE else row.next_us, row.version, anchor_us
-        return edit.next_us, edit.version, anchor_us
+    def _positions(self, edits: Sequence[Edit]) -> Iterator[tuple[int | None, int, int | None]]:
+        """Each job's next time, version and anchor: as known here, else as its row says."""
+        jobs = self._jobs
+        slots = jobs.slots_of(np.array([edit.job_id for edit in edits], np.int64))
+        held = zip(slots != ABSENT, jobs.next_us[slots].tolist(), jobs.version[slots].tolist(), strict=True)
+        for edit, (is_held, next_us, version) in zip(edits, held, strict=True):
+            anchor_us = self._unwritten.anchor(edit.job_id, edit.anchor_us)
+            if is_held:
+                yield next_us, version, anchor_us
+            elif (row := self._unwritten.row(edit.job_id)) is not None:
+                yield None if row.next_us == NONE else row.next_us, row.version, anchor_us
+            else:
+                yield edit.next_us, edit.version, anchor_us
 
     def _arm_written(self) -> None:
         """Hold the planned jobs whose plan has been written since."""

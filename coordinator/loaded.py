@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from coordinator.arrivals import JobColumns
 from coordinator.rules import NO_RULE, Rule
-from coordinator.slots import ABSENT, SlotIndex, Slots
+from coordinator.slots import SlotIndex, Slots
 from cronstream.records import Int64s
 from cronstream.topics import partitions_of
 
@@ -52,11 +52,6 @@ class LoadedJobs:
 
     def __len__(self) -> int:
         return len(self._slots)
-
-    def slot_of(self, job_id: int) -> int | None:
-        """The job's slot, or None if it is not held."""
-        slot = int(self.slots_of(np.array([job_id], np.int64))[0])
-        return None if slot == ABSENT else slot
 
     def slots_of(self, job_ids: Int64s) -> Slots:
         """The slot of each job, ABSENT if it is not held."""

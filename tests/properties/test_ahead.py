@@ -82,8 +82,7 @@ class AheadChangesNothing(RuleBasedStateMachine):
         self.wheel.arm_many(self.jobs.hold(columns), columns.next_us)
 
     def _let_go(self, job_id: int) -> None:
-        slot = self.jobs.slot_of(job_id)
-        assert slot is not None
+        (slot,) = self.jobs.slots_of(np.array([job_id])).tolist()
         self.wheel.cancel(slot)
         self.ahead.forget(slot)
         self.jobs.release(np.array([slot], np.int32))
