@@ -78,10 +78,17 @@ def _skips_add_up(
         first, last = bisect_right(times, skip.first_us - 1), bisect_right(times, skip.last_us)
         # While an edit is on its way, what is skipped is counted by the definition that is known.
         known = [v.times(skip.first_us - 1, skip.last_us) for v in expected.versions[job_id]]
-        counts = [
-            sum((job_id, at, 0) not in history.first_admitted for at in covered)
+        owed = [
+            [at for at in covered if (job_id, at, 0) not in history.first_admitted]
             for covered in (times[first:last], *known)
         ]
+        # What the old schedule had skipped before, the skip of the edit that followed does not count again.
+        told = [other for other in skips if other.published_us < skip.published_us and _overlap(other, skip)]
+        untold = [
+            [at for at in covered if not any(other.first_us <= at <= other.last_us for other in told)]
+            for covered in owed
+        ]
+        counts = [len(covered) for covered in (*owed, *untold)]
         run = (job_id, skip.last_us, 0)
         if skip.count not in counts:
             what = f"a skip ({skip.reason}) says {skip.count} times, the definitions have {counts[0]}"
@@ -90,6 +97,10 @@ def _skips_add_up(
             yield Breach(PROMISE, f"a skip ({skip.reason}) is not in job_runs", *run)
         if skip.reason == _SUPERSEDED and (dropped := _dropped(history, expected, skip, skips)) is not None:
             yield Breach(PROMISE, "FIRE_NOW skipped all that was missed and ran none of it", job_id, dropped)
+
+
+def _overlap(one: Skip, other: Skip) -> bool:
+    return one.request_id == other.request_id and one.first_us <= other.last_us and other.first_us <= one.last_us
 
 
 def _dropped(history: History, expected: Expected, skip: Skip, skips: list[Skip]) -> int | None:

@@ -206,6 +206,25 @@ def test_times_passed_over_by_an_edit_on_its_way_are_accounted_for() -> None:
     assert said(small, no_run_lost)[-1].startswith("a skip (edited) says 1 times")
 
 
+def test_what_the_old_schedule_had_skipped_the_edit_does_not_count_again() -> None:
+    small = Small(
+        [
+            Edit(1, 0, Rule(cron="*/2 * * * * *", grace_us=S)),
+            Edit(1, S // 2, Rule(cron="* * * * * *", grace_us=S)),
+        ],
+        until=9,
+    )
+    small.run(2)
+    small.run(4)
+    small.skip(6, 6, 1, "misfire: superseded by a newer missed run", published=9)
+    small.run(8, published=9, at=9.1)
+    small.run(9, published=9.6, at=9.7)
+    small.skip(1, 7, 4, "edited", published=9.5)  # 1, 3, 5, 7
+    assert said(small, no_run_lost) == []
+    small.skips[-1] = msgspec.structs.replace(small.skips[-1], count=3)
+    assert said(small, no_run_lost) == ["a skip (edited) says 3 times, the definitions have 5"]
+
+
 # ---- OneRunPerScheduledTime ----------------------------------------------------------------------
 
 
