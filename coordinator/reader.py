@@ -24,6 +24,7 @@ from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed
 from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
+from coordinator.handing import Handing
 from coordinator.loading import Loading, Slice
 from coordinator.posted import Posted
 from coordinator.read_ahead import MANY, ReadAhead
@@ -43,8 +44,6 @@ _LARGEST_SLICE = 8000
 """Jobs read at once."""
 _SMALLEST_SLICE = 500
 """The first slice is small, so that the first trigger does not wait for a large one."""
-_MOST_WAITING = 8
-"""Parts that wait for the dispatcher before the reader does."""
 _EDITS_AT_ONCE = 2000
 """Edits read at once."""
 _OPEN_AT_ONCE = 10_000
@@ -76,7 +75,7 @@ class Reader:
         self._settings = settings
         self._clock = clock
         self._database_clock = database_clock
-        self._mailbox = mailbox
+        self._handing = Handing(mailbox, stop)
         self._stop = stop
         self._end_term = end_term
         self._delivered: queue.SimpleQueue[tuple[int, int] | int] = queue.SimpleQueue()
@@ -95,7 +94,6 @@ class Reader:
         self._loading = Loading(settings, ask, stopping=stop.is_set, pause=stop.wait)
         self._columns = Columns()
         self._largest_slice = largest_slice
-        self._writer: Writer | None = None
         self._read_ahead = ReadAhead(many)
         self.reached_us: int | None = None
         """The newest commit among heartbeats and edits of the feed; every edit that came before was handed over."""
@@ -115,7 +113,7 @@ class Reader:
 
     def follow_writer(self, writer: Writer) -> None:
         """Before the first turn."""
-        self._writer = writer
+        self._handing.follow_writer(writer)
 
     def changed(self, job_id: int, change_id: int) -> None:
         """The feed saw an edit."""
@@ -157,10 +155,10 @@ class Reader:
     def turn(self) -> None:
         """Read what there is to read. Raises Stopping."""
         self._follow()
-        if (as_of := self._flushed()) > self._told:
+        if (as_of := self._handing.flushed) > self._told:
             # Nothing is read, yet it says up to where rows are right: what waits for that stays small.
             self._told = as_of
-            self._mailbox.put(Loaded(JobColumns.of(()), as_of))
+            self._handing.put(Loaded(JobColumns.of(()), as_of))
         if self._audited_ns is not None and self._audit_is_due(self._clock.boot_ns() - self._audited_ns):
             self._audit()
         half_us = int(self._settings.horizon_seconds * SECOND / 2)
@@ -274,10 +272,7 @@ class Reader:
     def _extend_horizon(self, after_us: int) -> None:
         """Read what falls due from ``after_us`` out to the new horizon, soonest first."""
         until_us = self._database_clock.now_us() + int(self._settings.horizon_seconds * SECOND)
-        horizon = Horizon(until_us)
-        self._mailbox.put(horizon)
-        self._await(horizon.taken)
-        self._await_flushed()
+        self._handing.put_and_flush(Horizon(until_us))
         first = self._audited_ns is None
         after: int | None = None if first else after_us
         after_id = -(2**63) if first else 2**63 - 1
@@ -297,7 +292,7 @@ class Reader:
             if first:
                 # After the soonest slice: edits that were open when the term began.
                 self._audit()
-                self._mailbox.put(Audited())
+                self._handing.put(Audited())
                 first = False
             if following is None:
                 self._wake.clear()
@@ -307,15 +302,15 @@ class Reader:
         self._horizon_us = until_us
 
     def _begin_slice(self, after_us: int | None, after_id: int, until_us: int, size: int) -> Slice:
-        as_of, now_us = self._flushed(), self._database_clock.now_us()
+        as_of, now_us = self._handing.flushed, self._database_clock.now_us()
         return self._loading.begin(after_us, after_id, until_us, size, as_of=as_of, now_us=now_us)
 
     def _put_slice(self, slice_: Slice, rows: Sequence[Row]) -> None:
         """Hand a slice over, in parts."""
         for start in range(0, len(rows), _PART):
-            self._await_room()
+            self._handing.await_room()
             jobs = self._columns.of(rows[start : start + _PART], slice_.now_us)
-            self._mailbox.put(Loaded(jobs, slice_.as_of))
+            self._handing.put(Loaded(jobs, slice_.as_of))
 
     def _has_to_follow(self) -> bool:
         return bool(self._unseen) or self._wake.is_set()
@@ -324,22 +319,19 @@ class Reader:
         """Read the open changes of some jobs and hand them over; returns the commit times of those found."""
         found: dict[int, int] = {}
         for chunk in _chunks(job_ids, _EDITS_AT_ONCE):
-            as_of, now_us = self._flushed(), self._database_clock.now_us()
+            as_of, now_us = self._handing.flushed, self._database_clock.now_us()
             rows = self._ask("read_edits", {"job_ids": chunk})
             found.update((row["change_id"], row["committed_us"]) for row in rows)
             edits = list(edits_of(rows, self._posted.by_job, now_us))
             self._posted.add(edits)
             for start in range(0, len(edits), MOST_EDITS):
-                self._await_room()
-                self._mailbox.put(Edits(edits[start : start + MOST_EDITS], as_of))
+                self._handing.await_room()
+                self._handing.put(Edits(edits[start : start + MOST_EDITS], as_of))
         return found
 
     def _read_again(self, job_ids: list[int]) -> None:
         """Drop what is held of some jobs and take them in as their rows say now."""
-        forget = Forget(job_ids)
-        self._mailbox.put(forget)
-        self._await(forget.taken)
-        self._await_flushed()
+        self._handing.put_and_flush(Forget(job_ids))
         self._posted.forget(job_ids)
         self._hand_over("read_jobs", job_ids=job_ids)
         self._post_edits(job_ids)
@@ -354,43 +346,20 @@ class Reader:
             "load_other_zone_data", after_us=after_us, after_id=after_id, most=_PART, tzdata=TZDATA_VERSION
         ):
             after_us, after_id, count = rows[-1]["next_us"], rows[-1]["job_id"], count + len(rows)
-            self._await_room(0)
+            self._handing.await_room(0)
             self._follow()
-        self._await_room(0)
-        self._await_flushed()
-        assert self._writer is not None
-        self._ask("note_zone_data_planned", {"tzdata": TZDATA_VERSION, "token": self._writer.token})
+        self._handing.await_room(0)
+        self._handing.await_flushed()
+        self._ask("note_zone_data_planned", {"tzdata": TZDATA_VERSION, "token": self._handing.token})
         log.info("Every plan stands on time zone data %s; %d were made anew", TZDATA_VERSION, count)
 
     def _hand_over(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
         """Read jobs and hand over those that have a next time; returns all rows."""
-        as_of, now_us = self._flushed(), self._database_clock.now_us()
+        as_of, now_us = self._handing.flushed, self._database_clock.now_us()
         rows = self._ask(query, parameters)
         jobs = jobs_of((row for row in rows if row["next_us"] is not None), now_us)
-        self._mailbox.put(Loaded(JobColumns.of(jobs), as_of))
+        self._handing.put(Loaded(JobColumns.of(jobs), as_of))
         return rows
-
-    def _await_room(self, waiting: int = _MOST_WAITING) -> None:
-        """Until no more than so much of what was handed over waits for the dispatcher: the mailbox stays small."""
-        while len(self._mailbox) > waiting:
-            if self._stop.wait(0.001):
-                raise Stopping
-
-    def _flushed(self) -> int:
-        assert self._writer is not None
-        return self._writer.flushed
-
-    def _await_flushed(self) -> None:
-        assert self._writer is not None
-        upto = self._writer.handed_over
-        while self._writer.flushed < upto:
-            if self._stop.wait(0.005):
-                raise Stopping
-
-    def _await(self, event: threading.Event) -> None:
-        while not event.is_set():
-            if self._stop.wait(0.005):
-                raise Stopping
 
     def _ask(self, name: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
         if self._stop.is_set():

@@ -386,19 +386,3 @@ CREATE TRIGGER record_delete AFTER DELETE ON cronstream.job_definitions
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION cronstream.record_changes();
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON cronstream.job_definitions
     FOR EACH STATEMENT EXECUTE FUNCTION cronstream.refuse_truncate();
-
--- What a role needs that defines jobs and nothing else. The trigger functions run as
--- the owner, so no right on job_changes is needed; job_id, revision and the times of
--- creation and edit cannot be written.
-CREATE FUNCTION cronstream.grant_definitions(role_name name) RETURNS void
-    LANGUAGE plpgsql AS $$
-DECLARE
-    columns text;
-BEGIN
-    SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) INTO columns FROM pg_attribute
-    WHERE attrelid = 'cronstream.job_definitions'::regclass AND attnum > 0 AND NOT attisdropped
-      AND attname NOT IN ('job_id', 'revision', 'created_at', 'updated_at');
-    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
-    EXECUTE format('GRANT SELECT ON cronstream.zones TO %I', role_name);
-    EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%1$s) ON cronstream.job_definitions TO %2$I', columns, role_name);
-END $$;

@@ -341,57 +341,6 @@ BEGIN
     RETURN cronstream.finish_request(request.number, 'done', found_id, jsonb_build_object('job_id', found_id));
 END $$;
 
--- ---- commands --------------------------------------------------------------------------------------
-
--- Store that a command was refused, or find the answer of the same id.
-CREATE FUNCTION cronstream.refuse_command(kind text, tenant text, name text, id text, error jsonb) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    request record;
-BEGIN
-    request := cronstream.begin_request(kind, tenant, name, id);
-    IF request.answer IS NOT NULL THEN
-        RETURN request.answer;
-    END IF;
-    RETURN cronstream.finish_request(request.number, 'refused', NULL, jsonb_build_object('error', error));
-END $$;
-
--- Do what a command says, as its function above does, and store the answer; what its function refuses is
--- stored as refused. Raises only what would be different a moment later, and bugs.
-CREATE FUNCTION cronstream.apply_command(command jsonb) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    kind   CONSTANT text := command ->> 'command';
-    tenant CONSTANT text := coalesce(command ->> 'tenant', 'default');
-    name   CONSTANT text := command ->> 'name';
-    id     CONSTANT text := command ->> 'id';
-    code    text;
-    message text;
-    detail  text;
-    hint    text;
-    field   text;
-BEGIN
-    CASE kind
-        WHEN 'run-now' THEN RETURN cronstream.run_now(tenant, name, id);
-        WHEN 'backfill' THEN RETURN cronstream.backfill(tenant, name, (command ->> 'begins')::timestamptz, (command ->> 'ends')::timestamptz, id);
-        WHEN 'upsert' THEN RETURN cronstream.upsert(tenant, name, command -> 'definition', id);
-        WHEN 'patch' THEN RETURN cronstream.patch(tenant, name, command -> 'changes', id);
-        WHEN 'delete' THEN RETURN cronstream.delete(tenant, name, id);
-        WHEN 'pause' THEN RETURN cronstream.pause(tenant, name, id);
-        WHEN 'resume' THEN RETURN cronstream.resume(tenant, name, id);
-        WHEN 'one-shot' THEN RETURN cronstream.one_shot(tenant, name, (command ->> 'run_at')::timestamptz, command ->> 'handler',
-                                                        coalesce(command -> 'payload', '{}'), id);
-    END CASE;
-EXCEPTION
-    WHEN data_exception OR integrity_constraint_violation OR no_data_found OR insufficient_privilege OR object_not_in_prerequisite_state THEN
-        GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
-            hint = PG_EXCEPTION_HINT, field = COLUMN_NAME;
-        RETURN cronstream.refuse_command(kind, tenant, name, id, jsonb_strip_nulls(jsonb_build_object(
-            'code', CASE WHEN code = 'P0002' THEN 'no_such_job' WHEN code = '42501' THEN 'forbidden'
-                         WHEN code = '23505' THEN 'conflict' ELSE 'invalid' END,
-            'message', message, 'detail', nullif(detail, ''), 'hint', nullif(hint, ''), 'field', nullif(field, ''))));
-END $$;
-
 -- Forget requests that ended longer ago than this; from then on their ids are new again. Returns how many.
 CREATE FUNCTION cronstream.forget_requests(older_than interval) RETURNS bigint
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -401,8 +350,10 @@ $$;
 
 -- ---- rights ----------------------------------------------------------------------------------------
 
--- As before, and with the functions above: they run with the caller's rights on the definitions.
-CREATE OR REPLACE FUNCTION cronstream.grant_definitions(role_name name) RETURNS void
+-- What a role needs that defines jobs, asks for runs and nothing else. The functions above run with the caller's rights
+-- on the definitions; the trigger functions run as the owner, so no right on job_changes is needed. job_id, revision
+-- and the times of creation and edit cannot be written.
+CREATE FUNCTION cronstream.grant_definitions(role_name name) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     columns text;
@@ -418,7 +369,8 @@ END $$;
 
 ALTER PUBLICATION cronstream_capture ADD TABLE cronstream.open_requests;
 
-CREATE OR REPLACE FUNCTION cronstream.grant_capture(role_name name) RETURNS void
+-- What the capture's login role needs besides LOGIN and REPLICATION, which only a superuser gives.
+CREATE FUNCTION cronstream.grant_capture(role_name name) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
@@ -427,6 +379,7 @@ BEGIN
     EXECUTE format('GRANT INSERT, UPDATE ON cronstream.capture_heartbeat TO %I', role_name);
 END $$;
 
+-- A role of this name gets its rights at once; any other by SELECT cronstream.grant_capture('...').
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cronstream_capture') THEN

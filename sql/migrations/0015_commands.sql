@@ -1,0 +1,50 @@
+-- Commands of the topic: what each says is done by the function of the same name, and its answer is stored.
+
+-- Store that a command was refused, or find the answer of the same id.
+CREATE FUNCTION cronstream.refuse_command(kind text, tenant text, name text, id text, error jsonb) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    request record;
+BEGIN
+    request := cronstream.begin_request(kind, tenant, name, id);
+    IF request.answer IS NOT NULL THEN
+        RETURN request.answer;
+    END IF;
+    RETURN cronstream.finish_request(request.number, 'refused', NULL, jsonb_build_object('error', error));
+END $$;
+
+-- Do what a command says, as its function above does, and store the answer; what its function refuses is
+-- stored as refused. Raises only what would be different a moment later, and bugs.
+CREATE FUNCTION cronstream.apply_command(command jsonb) RETURNS jsonb
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    kind   CONSTANT text := command ->> 'command';
+    tenant CONSTANT text := coalesce(command ->> 'tenant', 'default');
+    name   CONSTANT text := command ->> 'name';
+    id     CONSTANT text := command ->> 'id';
+    code    text;
+    message text;
+    detail  text;
+    hint    text;
+    field   text;
+BEGIN
+    CASE kind
+        WHEN 'run-now' THEN RETURN cronstream.run_now(tenant, name, id);
+        WHEN 'backfill' THEN RETURN cronstream.backfill(tenant, name, (command ->> 'begins')::timestamptz, (command ->> 'ends')::timestamptz, id);
+        WHEN 'upsert' THEN RETURN cronstream.upsert(tenant, name, command -> 'definition', id);
+        WHEN 'patch' THEN RETURN cronstream.patch(tenant, name, command -> 'changes', id);
+        WHEN 'delete' THEN RETURN cronstream.delete(tenant, name, id);
+        WHEN 'pause' THEN RETURN cronstream.pause(tenant, name, id);
+        WHEN 'resume' THEN RETURN cronstream.resume(tenant, name, id);
+        WHEN 'one-shot' THEN RETURN cronstream.one_shot(tenant, name, (command ->> 'run_at')::timestamptz, command ->> 'handler',
+                                                        coalesce(command -> 'payload', '{}'), id);
+    END CASE;
+EXCEPTION
+    WHEN data_exception OR integrity_constraint_violation OR no_data_found OR insufficient_privilege OR object_not_in_prerequisite_state THEN
+        GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+            hint = PG_EXCEPTION_HINT, field = COLUMN_NAME;
+        RETURN cronstream.refuse_command(kind, tenant, name, id, jsonb_strip_nulls(jsonb_build_object(
+            'code', CASE WHEN code = 'P0002' THEN 'no_such_job' WHEN code = '42501' THEN 'forbidden'
+                         WHEN code = '23505' THEN 'conflict' ELSE 'invalid' END,
+            'message', message, 'detail', nullif(detail, ''), 'hint', nullif(hint, ''), 'field', nullif(field, ''))));
+END $$;
