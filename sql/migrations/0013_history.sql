@@ -153,19 +153,24 @@ COMMENT ON TABLE cronstream.dead_letters IS 'Records set aside, with what became
 -- What a redrive of a run is found by: a letter that comes after it is decided already.
 CREATE INDEX requests_redrives ON cronstream.requests (job_id, scheduled_time, run_request_id) WHERE kind = 'redrive';
 
--- Was there such a run? The request that it is of, history, or a dead letter says so. For callers who may read neither.
-CREATE FUNCTION cronstream.is_known_run(job_id bigint, scheduled_time timestamptz, request_id bigint) RETURNS boolean
+-- The last attempt of a run that history or a dead letter tells of, 0 where only its request does; NULL: no such run is
+-- known. For callers who may read none of them.
+CREATE FUNCTION cronstream.last_attempt_of(job_id bigint, scheduled_time timestamptz, request_id bigint) RETURNS int
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
-    SELECT EXISTS (SELECT FROM cronstream.requests q
-                   WHERE q.number = is_known_run.request_id AND q.job_id = is_known_run.job_id
-                     AND (q.kind = 'run-now' AND q.scheduled_time = is_known_run.scheduled_time
-                       OR q.kind = 'backfill' AND is_known_run.scheduled_time BETWEEN (q.answer ->> 'begins')::timestamptz AND q.ends))
-        OR EXISTS (SELECT FROM cronstream.job_runs r
-                   WHERE (r.job_id, r.scheduled_time, r.request_id) = (is_known_run.job_id, is_known_run.scheduled_time, is_known_run.request_id))
-        OR EXISTS (SELECT FROM cronstream.dead_letters l
-                   WHERE l.job_ids @> ARRAY[is_known_run.job_id]
-                     AND (l.scheduled_time, l.request_id) = (is_known_run.scheduled_time, is_known_run.request_id));
+    SELECT max(known.attempt) FROM (
+        SELECT 0 AS attempt FROM cronstream.requests q
+        WHERE q.number = last_attempt_of.request_id AND q.job_id = last_attempt_of.job_id
+          AND (q.kind = 'run-now' AND q.scheduled_time = last_attempt_of.scheduled_time
+            OR q.kind = 'backfill' AND last_attempt_of.scheduled_time BETWEEN (q.answer ->> 'begins')::timestamptz AND q.ends)
+        UNION ALL
+        SELECT r.attempt FROM cronstream.job_runs r
+        WHERE (r.job_id, r.scheduled_time, r.request_id) = (last_attempt_of.job_id, last_attempt_of.scheduled_time, last_attempt_of.request_id)
+        UNION ALL
+        SELECT coalesce(l.attempts, 0) FROM cronstream.dead_letters l
+        WHERE l.job_ids @> ARRAY[last_attempt_of.job_id]
+          AND (l.scheduled_time, l.request_id) = (last_attempt_of.scheduled_time, last_attempt_of.request_id)
+    ) AS known;
 END;
 
 -- Open letters about an end of a run that a request tries again are redriven, whoever asked for it.
@@ -191,7 +196,7 @@ DECLARE
     job     record;
     request record;
     run     text;
-    answer  jsonb;
+    last    int;
     checked boolean;
 BEGIN
     IF attempts IS NULL OR attempts NOT BETWEEN 1 AND 1000000 THEN
@@ -207,7 +212,9 @@ BEGIN
             MESSAGE = format('there is no job %s any more', redrive.job_id),
             HINT = 'A run of a deleted job cannot be tried again; discard its dead letter.',
             SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'job_id';
-    ELSIF NOT cronstream.is_known_run(job_id, scheduled_time, request_id) THEN
+    END IF;
+    last := cronstream.last_attempt_of(job_id, scheduled_time, request_id);
+    IF last IS NULL THEN
         checked := cronstream.refuse(CASE WHEN request_id > 0 THEN 'request_id' ELSE 'scheduled_time' END,
             format('belongs to no run of job %s that is known', job_id),
             CASE WHEN request_id > 0 THEN request_id::text ELSE cronstream.utc(scheduled_time) END,
@@ -215,11 +222,15 @@ BEGIN
     END IF;
     run := format('%s-%s-%s', job_id, cronstream.us(scheduled_time), request_id);
     request := cronstream.begin_request('redrive', job.tenant, job.name, coalesce(id, format('redrive %s after attempt %s', run, attempts)));
-    answer := coalesce(request.answer, cronstream.finish_request(request.number, 'open', job_id,
+    IF request.answer IS NULL AND last > attempts THEN
+        checked := cronstream.refuse('attempts', format('is not the last: attempt %s of this run is known', last), attempts::text,
+            'As the newest dead letter of the run says.');
+    END IF;
+    request.answer := coalesce(request.answer, cronstream.finish_request(request.number, 'open', job_id,
         jsonb_build_object('job_id', job_id, 'idempotency_key', run, 'attempt', attempts + 1),
         scheduled_time => scheduled_time, run_request_id => request_id, attempt => attempts + 1));
     PERFORM cronstream.decide_redriven(job_id, scheduled_time, request_id, attempts);
-    RETURN answer;
+    RETURN request.answer;
 END $$;
 
 -- The same with the instant as text, which is what a bare literal is taken for.

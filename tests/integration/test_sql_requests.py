@@ -190,12 +190,24 @@ def test_a_redrive_in_sql_decides_the_dead_letter_of_that_end_and_no_other(conn:
     at = "2026-01-01T00:00:00Z"
     for identity, letter in ((b"1", (at, 0, 5)), (b"2", (at, 0, 10)), (b"3", ("2026-01-01T00:05:00Z", 0, 5))):
         conn.execute(LETTER, [identity, job_id, *letter])
-    call(conn, "redrive", job_id, at, 0, 5, "mine")
+    call(conn, "redrive", job_id, at, 0, 10, "mine")
     decided = conn.execute(
         "SELECT identity, decided_by = session_user, decided_at IS NOT NULL FROM cronstream.dead_letters"
         " WHERE state = 'redriven'"
     ).fetchall()
-    assert decided == [(b"1", True, True)]
+    assert decided == [(b"2", True, True)]
+
+
+def test_an_attempt_that_is_known_is_not_made_again(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    at = "2026-01-01T00:00:00Z"
+    ended(conn, job_id, at, 0, 5)
+    first = call(conn, "redrive", job_id, at, 0, 5)
+    ended(conn, job_id, at, 0, 6)
+    assert call(conn, "redrive", job_id, at, 0, 5) == first  # the same end once more
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="attempt 6 of this run is known") as caught:
+        call(conn, "redrive", job_id, at, 0, 5, "an id of its own")
+    assert caught.value.diag.column_name == "attempts"
 
 
 def test_a_letter_that_comes_after_the_redrive_is_redriven_already(conn: Conn) -> None:
@@ -220,9 +232,10 @@ def test_history_says_from_when_on_a_run_could_be_late(conn: Conn) -> None:
     job_id = definition(conn)["job_id"]
     at = "2026-01-01T00:00:00Z"
     many = call(conn, "backfill", "default", "job", at, at)["request_id"]
-    for request_id, attempt in ((0, 1), (0, 2), (0, 3), (many, 1), (77_000_000, 1)):
+    for request_id, attempt in ((0, 1), (0, 2), (many, 1), (77_000_000, 1)):
         ended(conn, job_id, at, request_id, attempt)
     call(conn, "redrive", job_id, at, 0, 2)
+    ended(conn, job_id, at, 0, 3)
     given = {"job_id": job_id, "tenants": None, "names": None, "outcome": None, "since": None, "most": 9}
     with conn.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(load("cli")["list_runs"], given).fetchall()
