@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from cronstream.clock import Clock
 from cronstream.dead_letters import Record
 from cronstream.settings import StreamsSettings
 from streams.index import JobIndex
-from streams.kafka import Membership, Transport
+from streams.kafka import BATCH_BYTES, Membership, Transport
 from streams.lane import Lane
 from streams.lane import Tables as LaneTables
 from streams.recovery import Tables
@@ -177,9 +178,9 @@ class StreamsApp(faust.App):
         self.lanes = {}
         self._indexes = {}
 
-    async def _send(self, send: Send, partition: int) -> object:
-        future = await self.producer.send(send.topic, send.key, send.value, partition, None, send.headers)
-        return await future
+    async def _send(self, topic: str, partition: int, sends: Sequence[Send]) -> object:
+        producer: Any = self.producer
+        return await producer.append(topic, partition, [(send.key, send.value, send.headers) for send in sends])
 
     async def on_stop(self) -> None:
         # Faust's own last commit does not arrive any more.
@@ -210,6 +211,7 @@ def new_app(settings: StreamsSettings, clock: Clock) -> StreamsApp:
         consumer_auto_offset_reset="earliest",
         producer_acks=-1,
         producer_linger=0,
+        producer_max_batch_size=BATCH_BYTES,
         stream_buffer_maxsize=256,
         stream_wait_empty=False,
         stream_recovery_delay=0,

@@ -1,4 +1,4 @@
-"""Faust's Kafka consumer, made to keep its word (faust-streaming 0.15.3, aiokafka 0.14).
+"""Faust's Kafka consumer and producer, made to keep their word (faust-streaming 0.15.3, aiokafka 0.14).
 
 What is changed, and why:
 
@@ -17,6 +17,8 @@ What is changed, and why:
   while every buffer is full is 20 ms, not 1 s. What arrives is answered at once; the wait is
   what a partition loses that was being worked on when the fetch of the others was sent. So
   when nothing came for a second, and every partition is in the fetch, it waits 0.2 s.
+- What is produced to a partition together goes in batches of our making, one after the other: it lands in its
+  order, of a failure only a beginning has landed, and a row costs a fifth of a send of its own.
 - ``trusted``: no other process can own a partition of ours, because the group heard from
   us within the session timeout. Counted from before the heartbeat was sent.
 """
@@ -24,18 +26,24 @@ What is changed, and why:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from aiokafka.errors import MessageSizeTooLargeError
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from cronstream.clock import Clock
+from cronstream.dead_letters import Headers
 
 FETCH_WAIT_MS = 20
 IDLE_FETCH_WAIT_MS = 200
 IDLE_AFTER_SECONDS = 1.0
 FETCH_SECONDS = 0.2
+BATCH_BYTES = 512 * 1024
+"""Of a produced batch, which the broker takes as one: half of what it takes by default."""
+RECORD_BYTES = 1_000_000
+"""A larger record is refused here, as the broker would."""
 TRUSTED_SHARE = 0.8
 """The part of the session timeout in which the process trusts its membership."""
 
@@ -171,7 +179,45 @@ class Consumer(driver.Consumer):
         return {tp: offset for tp, offset in self.committable().items() if self._should_commit(tp, offset)}
 
 
+Produced = tuple[bytes | None, bytes | None, Headers]
+"""Key, value and headers."""
+
+
+class Producer(driver.Producer):
+    """Appends lists of records to partitions."""
+
+    async def append(self, topic: str, partition: int, records: Sequence[Produced]) -> int | None:
+        """Produce records in their order; the last one's offset once all are acknowledged, None if there are none.
+
+        Raises MessageSizeTooLargeError before anything is sent, and KafkaError when what has landed is unknown:
+        then it was a beginning of them, perhaps all.
+        """
+        for key, value, _ in records:
+            if len(key or b"") + len(value or b"") > RECORD_BYTES:
+                raise MessageSizeTooLargeError(f"{topic}: a record of more than {RECORD_BYTES} bytes")
+        kafka: Any = self._ensure_producer()
+        last = None
+        begin = 0
+        while begin < len(records):
+            batch = kafka.create_batch()
+            end = begin
+            while end < len(records) and _add(batch, records[end]):
+                end += 1
+            batch.close()
+            acknowledged = await (await kafka.send_batch(batch, topic, partition=partition))
+            last = acknowledged.offset + end - begin - 1
+            begin = end
+        return last
+
+
+def _add(batch: Any, record: Produced) -> bool:
+    """False when the batch is full; an empty one takes any record."""
+    key, value, headers = record
+    return batch.append(timestamp=None, key=key, value=value, headers=headers) is not None
+
+
 class Transport(driver.Transport):
-    """Faust's Kafka transport with the consumer above."""
+    """Faust's Kafka transport with the consumer and the producer above."""
 
     Consumer: ClassVar[Any] = Consumer
+    Producer: ClassVar[Any] = Producer

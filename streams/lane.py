@@ -1,13 +1,18 @@
-"""One partition's records, one at a time, in order.
+"""One partition's records, a step at a time, in order.
 
-    agents ──put──► queue ──► decide ──► [ changelogs ┐
-                                           outputs    ┘ all acknowledged ] ──► local tables ──► done = offset + 1
+    agents ──put──► what waits ──► decide ──► [ changelogs ┐
+                                                outputs    ┘ all acknowledged ] ──► local tables ──► done = offset + 1
+
+A step is what waits when the one before has ended: one record while all is quiet, many under load, as an
+acknowledgement takes as long for many as for one. What goes to one partition lands in its order, so that of a
+step that was cut short each partition has a beginning.
 
 A partition's records may come from more than one topic (admission's do); each topic's come in their order.
 ``done`` is what may be committed of each: it never passes a record whose effects are not
-acknowledged. A crash between any two effects leaves the record uncommitted; it
-comes again, and its decision is the same one (admission finds its row,
-settlement its offset).
+acknowledged. A crash between any two effects leaves the step uncommitted; its records
+come again, in other steps perhaps, and each decision is the same one (admission finds its row,
+settlement its offset). So a step that cannot be carried out as a whole is decided again record by record,
+and only the record that is in the way is set aside.
 
 The places between two effects are fault points: ``admit.decided``, ``.sent``, ``.logged``, ``.acknowledged``
 (sent and logged), ``.stored``; and the same of ``settle``.
@@ -22,8 +27,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,8 +42,10 @@ from streams.stages import Effects, Send, Stage, set_aside
 
 log = logging.getLogger(__name__)
 
-WAITING = 16
-"""Records that a lane holds beside the one under way."""
+WAITING = 64
+"""Records that a lane holds, those under way among them."""
+STEP_BYTES = 256 * 1024
+"""A step ends with the record that makes it larger: the most that a large record waits for others."""
 AGAIN_SECONDS = 0.25
 NEVER_TAKEN = (AssertionError, TypeError, ValueError, MessageSizeTooLargeError)
 """What a producer answers to records that it will not take however often it is asked."""
@@ -76,8 +83,8 @@ class Tables:
         self.own.store(effects.rows, logged[1])
 
 
-Sender = Callable[[Send, int], Awaitable[object]]
-"""Produces to a partition; returns once the broker has acknowledged."""
+Sender = Callable[[str, int, Sequence[Send]], Awaitable[object]]
+"""Produces to a topic's partition, in order; returns once the broker has acknowledged all."""
 
 
 class Lane:
@@ -110,8 +117,13 @@ class Lane:
         self._trusted = trusted
         self._clock = clock
         self._counts = counts
-        self._queue: asyncio.Queue[Record] = asyncio.Queue(WAITING)
-        self._closed = asyncio.Event()
+        self._waiting: deque[Record] = deque()
+        """Those under way first."""
+        self._one_by_one = 0
+        """So many of them are decided alone: they could not be carried out together."""
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._closed = False
         self._task: asyncio.Task[None] | None = None
         self._under_way = False
 
@@ -121,22 +133,26 @@ class Lane:
 
     async def close(self) -> None:
         """Drop what waits, cancel what is under way."""
-        self._closed.set()
+        self._stop_taking()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def finish(self, seconds: float) -> None:
-        """Let the record that is under way end, drop what waits, then close."""
-        self._closed.set()
+        """Let the step that is under way end, drop what waits, then close."""
+        self._stop_taking()
         if self._under_way and self._task is not None:
             await asyncio.wait({self._task}, timeout=seconds)
         await self.close()
 
+    def _stop_taking(self) -> None:
+        self._closed = True
+        self._room.set()
+
     @property
     def is_open(self) -> bool:
         """True while records are taken and the table may be read."""
-        return self._task is not None and not self._closed.is_set()
+        return self._task is not None and not self._closed
 
     @property
     def failure(self) -> BaseException | None:
@@ -147,42 +163,76 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        """True while records wait or one is under way."""
+        """True while records wait or are under way."""
         return self.taken > self.ended
 
     async def put(self, record: Record) -> None:
         """Queue the next record; waits for room. A closed lane drops it."""
-        if self._closed.is_set():
-            return
-        if self._queue.full():
-            room = asyncio.create_task(self._queue.put(record))
-            closed = asyncio.create_task(self._closed.wait())
-            await asyncio.wait((room, closed), return_when=asyncio.FIRST_COMPLETED)
-            room.cancel()
-            closed.cancel()
-        else:
-            self._queue.put_nowait(record)
-        self.taken += 1
+        while len(self._waiting) >= WAITING and not self._closed:
+            self._room.clear()
+            await self._room.wait()
+        if not self._closed:
+            self._waiting.append(record)
+            self.taken += 1
+            self._arrived.set()
 
     async def _run(self) -> None:
-        while not self._closed.is_set():
-            record = await self._queue.get()
+        while not self._closed:
+            if not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
             self._under_way = True
-            await self._carry_out(record, self._decide(record))
+            records = self._next()
+            taken = await self._take(records)
+            for record in records[:taken]:
+                self._waiting.popleft()
+                self.done[record.topic] = record.offset + 1
+            self.ended += taken
+            self._one_by_one = max(0, self._one_by_one - taken)
             self._under_way = False
-            self.done[record.topic] = record.offset + 1
-            self.ended += 1
+            self._room.set()
 
-    def _decide(self, record: Record) -> Effects:
+    def _next(self) -> list[Record]:
+        """The records of the next step, as far as the stage takes them together."""
+        records: list[Record] = []
+        size = 0
+        for record in self._waiting:
+            records.append(record)
+            size += len(record.value or b"")
+            if size >= STEP_BYTES or self._one_by_one:
+                break
+        return records
+
+    async def _take(self, records: Sequence[Record]) -> int:
+        """Take a step; how many of the records are through, none if they are to be taken one by one."""
         try:
-            return self._stage.decide(record)
+            effects = self._decide(records)
+            await self._carry_out(records[0], effects)
         except Exception as error:
-            log.exception(
-                "A record broke its stage and is set aside", extra={"action": "set_aside", "record": record.place}
+            if len(records) == 1:
+                raise
+            log.warning(
+                "A step cannot be carried out, its records are taken one by one: %r",
+                error,
+                extra={"action": "one_by_one", "record": records[0].place},
             )
-            return set_aside(self._topics, record, dead_letters.POISON_RECORD, repr(error))
+            self._one_by_one = len(records)
+            return 0
+        return effects.taken
+
+    def _decide(self, records: Sequence[Record]) -> Effects:
+        try:
+            return self._stage.decide(records)
+        except Exception as error:
+            if len(records) > 1:
+                raise
+            log.exception(
+                "A record broke its stage and is set aside", extra={"action": "set_aside", "record": records[0].place}
+            )
+            return set_aside(self._topics, records[0], dead_letters.POISON_RECORD, repr(error))
 
     async def _carry_out(self, record: Record, effects: Effects) -> None:
+        """Everything acknowledged, then stored. Raises what a producer never takes of several records' effects."""
         given_up = False
         while True:
             while not self._trusted():
@@ -190,9 +240,9 @@ class Lane:
             try:
                 logged = await self._emit(effects)
             except NEVER_TAKEN as error:
-                log.exception("Effects are never taken", extra={"action": "set_aside", "record": record.place})
-                if given_up:
+                if effects.taken > 1 or given_up:
                     raise
+                log.exception("Effects are never taken", extra={"action": "set_aside", "record": record.place})
                 effects, given_up = set_aside(self._topics, record, dead_letters.UNSENDABLE, repr(error)), True
             except Exception as error:
                 log.warning(
@@ -232,7 +282,10 @@ class Lane:
 
     async def _send_all(self, effects: Effects) -> None:
         if effects.sends:
-            await asyncio.gather(*(self._send(send, self.partition) for send in effects.sends))
+            by_topic: dict[str, list[Send]] = {}
+            for send in effects.sends:
+                by_topic.setdefault(send.topic, []).append(send)
+            await asyncio.gather(*(self._send(topic, self.partition, sends) for topic, sends in by_topic.items()))
             self._reach("sent")
 
     def _reach(self, point: str) -> None:

@@ -1,13 +1,20 @@
-"""What follows from an outcomes record: the status of its jobs, retries, dead letters, whose turn it is. Pure.
+"""What follows from outcomes records: the status of their jobs, retries, dead letters, whose turn it is. Pure.
 
 An outcome may come twice, late, out of order or for a run that nobody heard of.
 Of a run the highest attempt counts; of an attempt the first end counts, and a
 start after the end only fills in when it began. So the first end alone, of those that a job's status
 remembers, is followed by a retry; admission drops a second retry besides.
 
-A job's status says which outcomes offset it includes. A record above it changes the status. One
-at it is read again, after a crash between its effects: it changes nothing, and what follows from it
-is decided again, alike. One below it had all its effects, as records are taken one after the other.
+Records are settled in steps: some of them in their order, then all effects together. A job's status says which
+outcomes offset it includes, and with which record of that step the job's part began. To the status a record is
+
+    above            news: it changes the status
+    of that step     read again, after a crash between the step's effects: it changes nothing, and what follows
+                     from it is decided again, alike
+    below            over: all its effects were acknowledged before that step began
+
+Whose turn it is can be decided again from before one record alone. So a job whose runs must not overlap is in
+one record of a step at most: the next such record begins the next step.
 """
 
 from __future__ import annotations
@@ -45,13 +52,9 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Settlement:
-    """What follows from one outcomes record."""
+class Following:
+    """What follows from one record."""
 
-    statuses: dict[int, JobStatus] = field(default_factory=dict)
-    """The jobs whose status changed, by id."""
-    waiting: dict[bytes, bytes | None] = field(default_factory=dict)
-    """Runs that wait from now on, and rows of those that waited; to be written before the statuses."""
     retries: list[Item] = field(default_factory=list)
     """Runs to be tried again, each not before its instant."""
     starts: list[tuple[int, Item]] = field(default_factory=list)
@@ -60,6 +63,16 @@ class Settlement:
     """Runs that came to their end here: skipped, or cancelled. To the outcomes topic."""
     refused: list[Refusal] = field(default_factory=list)
     """Runs given up, and items that cannot be read."""
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What a step writes, and what it counted."""
+
+    statuses: dict[int, JobStatus] = field(default_factory=dict)
+    """The jobs whose status changed, by id."""
+    waiting: dict[bytes, bytes | None] = field(default_factory=dict)
+    """Runs that wait from now on, and rows of those that waited; to be written before the statuses."""
     ended: dict[Kind, int] = field(default_factory=dict)
     """How many attempts ended how, and jobs were deleted (CANCEL); those already known are not counted."""
     running: int = 0
@@ -68,7 +81,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What settlement reads: rows as they were before the record."""
+    """What settlement reads: rows as they were before the step."""
 
     status: Callable[[int], JobStatus | None]
     waiting: Callable[[bytes], bytes | None]
@@ -78,68 +91,96 @@ class Tables:
 
 @dataclass(slots=True)
 class _Job:
-    """One job while its record is settled."""
+    """One job while the step is settled."""
 
     job_id: int
+    since: int
+    """The first record of the step that it is in."""
     before: JobStatus
     status: JobStatus
-    again: bool
-    """The status includes the record: only what follows from it is wanted."""
     turns: Overlap | None
-    arrivals_above: int
+    again: bool = False
+    """The status includes the record: only what follows from it is wanted."""
+    arrivals_above: int = -1
     """The triggers offset up to which arrivals are known."""
-    followed: set[tuple[int, int, int]]
+    changed_at: int = -1
+    """The last record that changed it."""
+    followed: set[tuple[int, int, int]] = field(default_factory=set)
     """Ends in this record that something followed from: (scheduled, request_id, attempt)."""
 
+    @property
+    def takes_turns(self) -> bool:
+        """Its runs must not overlap, or must not have."""
+        return not (self.turns is self.before.overlap is self.before.overlap_before is None)
 
-def settle(tables: Tables, batch: Batch, offset: int) -> Settlement:
-    """Apply the record at ``offset`` of outcomes."""
-    return _Settling(tables, batch, offset).settle()
 
+class Step:
+    """Records that are settled together, one after the other."""
 
-class _Settling:
-    """One record's pass, item by item."""
+    _batch: Batch
+    _offset: int
+    _following: Following
 
-    def __init__(self, tables: Tables, batch: Batch, offset: int) -> None:
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._batch = batch
-        self._offset = offset
-        self._jobs: dict[int, _Job | None] = {}
+        self._jobs: dict[int, _Job] = {}
+        self._take_turns: set[int] = set()
         self._result = Settlement()
 
-    def settle(self) -> Settlement:
-        result = self._result
-        for index in range(len(self._batch)):
+    def takes(self, batch: Batch) -> bool:
+        """Whether the record may be in this step beside those before."""
+        return self._take_turns.isdisjoint(batch.job_id.tolist()) if self._take_turns else True
+
+    def settle(self, batch: Batch, offset: int) -> Following:
+        """Apply the record at ``offset`` of outcomes, the next one of the partition."""
+        self._batch = batch
+        self._offset = offset
+        self._following = following = Following()
+        jobs: dict[int, tuple[_Job, JobStatus, Overlap | None] | None] = {}
+        for index in range(len(batch)):
             try:
-                item = self._batch.item(index)
-                job = self._job(item.job_id)
-                if job is not None:
-                    self._apply(job, index, item)
+                item = batch.item(index)
+                if item.job_id not in jobs:
+                    job = self._job(item.job_id)
+                    jobs[item.job_id] = None if job is None else (job, job.status, job.turns)
+                if (known := jobs[item.job_id]) is not None:
+                    self._apply(known[0], index, item)
             except PoisonItem as error:
-                result.refused.append(Refusal(index, dead_letters.POISON_ITEM, str(error)))
+                following.refused.append(Refusal(index, dead_letters.POISON_ITEM, str(error)))
+        for one in jobs.values():
+            if one is not None:
+                job, status, turns = one
+                if not job.again and not (job.status is status and job.turns is turns):
+                    job.changed_at = offset
+                if job.takes_turns:
+                    self._take_turns.add(job.job_id)
+        return following
+
+    def end(self) -> Settlement:
+        """What is to be written, once all records of the step are settled."""
         for job in self._jobs.values():
-            if job is not None and not job.again:
+            if job.changed_at >= 0:
                 self._close(job)
-        return result
+        return self._result
 
     def _job(self, job_id: int) -> _Job | None:
-        """The job as this record finds it; None if all of the record's effects on it were acknowledged."""
-        if job_id in self._jobs:
-            return self._jobs[job_id]
-        before = self._tables.status(job_id) or JobStatus()
-        job = None
-        if before.offset <= self._offset:
-            again = before.offset == self._offset
+        """The job as the record at hand finds it; None if all of the record's effects on it were acknowledged."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            before = self._tables.status(job_id) or JobStatus()
+            if self._offset < before.offset - before.span:
+                return None
+            again = self._offset <= before.offset
             turns = before.overlap_before if again else before.overlap
-            job = _Job(job_id, before, before, again, turns, -1 if turns is None else turns.admitted, set())
-        self._jobs[job_id] = job
+            job = self._jobs[job_id] = _Job(job_id, self._offset, before, before, turns)
+        job.again = self._offset <= job.before.offset
+        job.arrivals_above = -1 if job.turns is None else job.turns.admitted
+        job.followed = set()
         return job
 
     def _close(self, job: _Job) -> None:
-        """The job's status after the record, and the rows that no repetition of it needs."""
+        """The job's status after the step, and the rows that no repetition of it needs."""
         before, turns = job.before, job.turns
-        if job.status is before and turns is before.overlap:
-            return
         if turns is not None and before.overlap_before is not None:
             # The record at the status' offset may come again as long as this status is not written.
             needed = before.overlap_before.first_kept
@@ -148,7 +189,11 @@ class _Settling:
             turns = msgspec.structs.replace(turns, swept=needed)
         self._result.running += job.status.running - before.running
         self._result.statuses[job.job_id] = msgspec.structs.replace(
-            job.status, offset=self._offset, overlap=turns, overlap_before=before.overlap
+            job.status,
+            offset=job.changed_at,
+            span=job.changed_at - job.since,
+            overlap=turns,
+            overlap_before=before.overlap,
         )
 
     def _apply(self, job: _Job, index: int, item: Item) -> None:
@@ -190,10 +235,10 @@ class _Settling:
 
     def _follow(self, index: int, item: Item, report: Report, follows: Item | GivenUp) -> None:
         if isinstance(follows, Item):
-            self._result.retries.append(follows)
+            self._following.retries.append(follows)
         else:
             subject = Subject.of(item, report.tenant, report.name)
-            self._result.refused.append(Refusal(index, follows.reason, follows.error, subject))
+            self._following.refused.append(Refusal(index, follows.reason, follows.error, subject))
 
     # Whose turn it is.
 
@@ -212,7 +257,7 @@ class _Settling:
             self._result.waiting[overlap.key_of(job.job_id, turns.tail)] = row
         else:
             why = overlap.OVERLAP if item.kind is Kind.RUN_ALONE else overlap.QUEUE_FULL
-            self._result.closed.append(skipped(item, why))
+            self._following.closed.append(skipped(item, why))
 
     def _next_turn(self, job: _Job, item: Item, over: bool) -> None:
         if job.turns is None:
@@ -227,9 +272,9 @@ class _Settling:
     def _start(self, job: _Job, token: int, item: Item) -> None:
         """A run's turn has come; a deleted job's ends without a try, and that outcome brings on the next."""
         if job.status.deleted:
-            self._result.closed.append(cancelled(item, self._batch.published_at))
+            self._following.closed.append(cancelled(item, self._batch.published_at))
         else:
-            self._result.starts.append((token, msgspec.structs.replace(item, kind=Kind.RUN)))
+            self._following.starts.append((token, msgspec.structs.replace(item, kind=Kind.RUN)))
 
     # The status.
 
@@ -265,6 +310,7 @@ class _Settling:
         end = (new.scheduled, new.request_id, new.attempt)
         if end in job.followed:
             return False
+        # A later record of the step that tells of a later attempt proves that the retry had come through.
         first = old is None or (
             old.offset == self._offset
             and (old.attempt > new.attempt or (old.attempt, old.kind) == (new.attempt, new.kind))

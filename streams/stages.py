@@ -1,13 +1,14 @@
 """From a record to what must be done about it: decode, decide, list the effects. No I/O.
 
-A stage holds the state of one partition. ``decide`` never raises over what a
-record holds: what cannot be read is an effect too, a dead letter.
+A stage holds the state of one partition, and decides about the records of a step in their order, each with the
+decisions before it in view. ``decide`` never raises over what a record holds: what cannot be
+read is an effect too, a dead letter.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
@@ -21,6 +22,7 @@ from cronstream.records import Batch, Item, Kind, PoisonRecord, Source, in_batch
 from cronstream.topics import Topics
 from streams import settlement, status, window
 from streams.admission import admit, admit_retries
+from streams.settlement import Following
 from streams.status import JobStatus
 from streams.tiers import Tier, in_tiers
 
@@ -52,7 +54,7 @@ class Send:
 
 @dataclass(slots=True)
 class Effects:
-    """Everything that must be acknowledged before the next record is taken."""
+    """Everything that must be acknowledged before the next step."""
 
     sends: list[Send] = field(default_factory=list)
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
@@ -64,6 +66,8 @@ class Effects:
     counts: Counter[str] = field(default_factory=Counter)
     running: int = 0
     """By how many the runs under way become more."""
+    taken: int = 0
+    """How many records these are the effects of."""
 
 
 class Stage(Protocol):
@@ -72,8 +76,11 @@ class Stage(Protocol):
     name: str
     """For logs and fault points."""
 
-    def decide(self, record: Record) -> Effects:
-        """The effects of the partition's next record."""
+    def decide(self, records: Sequence[Record]) -> Effects:
+        """The effects of the partition's next records, decided in their order: of all, or of the first ``taken``.
+
+        What is not stored may be decided anew, alike, from any of them on.
+        """
 
 
 class Admitting:
@@ -92,10 +99,17 @@ class Admitting:
         self._window = window.Window(round(window_seconds * SECOND), map(window.Row.decode, rows))
         self._deleted = deleted
 
-    def decide(self, record: Record) -> Effects:
-        batch = _decode(record)
-        if isinstance(batch, PoisonRecord):
-            return _set_aside(self._topics, record, batch)
+    def decide(self, records: Sequence[Record]) -> Effects:
+        effects = Effects(taken=len(records))
+        for record in records:
+            batch = _decode(record)
+            if isinstance(batch, PoisonRecord):
+                _set_aside(effects, self._topics, record, batch)
+            else:
+                self._admit(effects, record, batch)
+        return effects
+
+    def _admit(self, effects: Effects, record: Record, batch: Batch) -> None:
         at = Source(record.topic, record.partition, record.offset)
         is_retry = record.topic == self._topics.retry_due
         if is_retry:
@@ -104,7 +118,9 @@ class Admitting:
             admission = admit(self._window, batch, at)
         gone = self._window.leftover + self._window.add(admission.row)
         self._window.leftover = []
-        effects = Effects(rows={**dict.fromkeys(gone), admission.row.key: admission.row.encode()}, rows_first=is_retry)
+        effects.rows.update(dict.fromkeys(gone))
+        effects.rows[admission.row.key] = admission.row.encode()
+        effects.rows_first |= is_retry
         for topic, out in ((self._topics.attempts, admission.attempts), (self._topics.outcomes, admission.outcomes)):
             if out is not None:
                 effects.sends.append(Send(topic, record.key, out.encode(), []))
@@ -122,7 +138,6 @@ class Admitting:
             published_twice=admission.duplicates,
             records_repeated=int(admission.again),
         )
-        return effects
 
 
 class Settling:
@@ -135,46 +150,54 @@ class Settling:
         self._rows = rows
         self._tables = settlement.Tables(self._known, waiting, queue_limit)
 
-    def decide(self, record: Record) -> Effects:
-        batch = _decode(record)
-        if isinstance(batch, PoisonRecord):
-            return _set_aside(self._topics, record, batch)
-        settled = settlement.settle(self._tables, batch, record.offset)
-        effects = Effects(
-            rows={status.key_of(job): known.encode() for job, known in settled.statuses.items()},
-            waiting=settled.waiting,
-        )
-        if settled.starts or settled.closed or settled.retries:
-            effects.sends += self._onward(settled, batch, record)
-        for one in settled.refused:
+    def decide(self, records: Sequence[Record]) -> Effects:
+        effects = Effects()
+        step = settlement.Step(self._tables)
+        for record in records:
+            batch = _decode(record)
+            if isinstance(batch, PoisonRecord):
+                _set_aside(effects, self._topics, record, batch)
+            elif step.takes(batch):
+                self._follow(effects, record, batch, step.settle(batch, record.offset))
+            else:
+                break
+            effects.taken += 1
+        settled = step.end()
+        effects.rows = {status.key_of(job): known.encode() for job, known in settled.statuses.items()}
+        effects.waiting = settled.waiting
+        effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settled.ended.items()})
+        effects.running = settled.running
+        return effects
+
+    def _follow(self, effects: Effects, record: Record, batch: Batch, following: Following) -> None:
+        if following.starts or following.closed or following.retries:
+            effects.sends += self._onward(following, batch, record)
+        for one in following.refused:
             item = batch.select(np.array([one.index], np.intp)).encode()
             letter = dead_letters.letter_of(record, one.reason, one.error, "streams", item, one.subject)
             effects.sends.append(Send(self._topics.dead_letter, *letter))
-        effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settled.ended.items()})
-        given_up = sum(one.subject is not None for one in settled.refused)
+        given_up = sum(one.subject is not None for one in following.refused)
         effects.counts.update(
-            admitted=len(settled.starts),
-            retries=len(settled.retries),
+            admitted=len(following.starts),
+            retries=len(following.retries),
             given_up=given_up,
-            unreadable=len(settled.refused) - given_up,
+            unreadable=len(following.refused) - given_up,
         )
-        effects.running = settled.running
-        return effects
 
     def is_deleted(self, job_id: int) -> bool:
         """Whether the job's deletion has been settled."""
         known = self._known(job_id)
         return known is not None and known.deleted
 
-    def _onward(self, settled: settlement.Settlement, batch: Batch, record: Record) -> Iterator[Send]:
+    def _onward(self, following: Following, batch: Batch, record: Record) -> Iterator[Send]:
         """Runs that start, that end here and that are tried again, each record a part of this one's source."""
         part = count()
         by_token: dict[int, list[Item]] = {}
-        for token, item in settled.starts:
+        for token, item in following.starts:
             by_token.setdefault(token, []).append(item)
         groups = [(self._topics.attempts, token, items) for token, items in by_token.items()]
-        groups.append((self._topics.outcomes, batch.token, settled.closed))
-        for tier, retries in in_tiers(settled.retries, batch.published_at):
+        groups.append((self._topics.outcomes, batch.token, following.closed))
+        for tier, retries in in_tiers(following.retries, batch.published_at):
             groups.append((retry_topic(self._topics, tier), batch.token, retries))
         for topic, token, items in groups:
             for some in in_batches(items):
@@ -195,11 +218,13 @@ def retry_topic(topics: Topics, tier: Tier) -> str:
 def set_aside(topics: Topics, record: Record, reason: str, error: str) -> Effects:
     """The whole record to the dead-letter topic, as it was read."""
     letter = dead_letters.letter_of(record, reason, error, "streams")
-    return Effects([Send(topics.dead_letter, *letter)], counts=Counter(unreadable=1))
+    return Effects([Send(topics.dead_letter, *letter)], counts=Counter(unreadable=1), taken=1)
 
 
-def _set_aside(topics: Topics, record: Record, error: PoisonRecord) -> Effects:
-    return set_aside(topics, record, dead_letters.POISON_RECORD, str(error))
+def _set_aside(effects: Effects, topics: Topics, record: Record, error: PoisonRecord) -> None:
+    aside = set_aside(topics, record, dead_letters.POISON_RECORD, str(error))
+    effects.sends += aside.sends
+    effects.counts.update(aside.counts)
 
 
 def _dead_letter(topics: Topics, record: Record, items: Batch, reason: str, error: str) -> Send:

@@ -51,7 +51,7 @@ class JobStatus(msgspec.Struct, array_like=True, frozen=True):
     tenant: str = ""
     name: str = ""
     offset: int = -1
-    """The outcomes offset that this includes; a record at or below it changes nothing."""
+    """The outcomes offset of the last record that changed this; one at or below it changes nothing."""
     deleted: bool = False
     counts: tuple[int, ...] = (0,) * len(COUNTED)
     runs: tuple[RunStatus, ...] = ()
@@ -59,6 +59,8 @@ class JobStatus(msgspec.Struct, array_like=True, frozen=True):
     """Whose turn it is; only of jobs whose runs must not overlap."""
     overlap_before: Overlap | None = None
     """The same before the record at ``offset``."""
+    span: int = 0
+    """How far below ``offset`` the step began for this job: from there on records may be read again."""
 
     @property
     def running(self) -> int:

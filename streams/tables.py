@@ -1,4 +1,4 @@
-"""One partition of a Faust table, written a record at a time.
+"""One partition of a Faust table, written a step at a time.
 
 Faust recovers the table from its changelog; writing goes around Faust's own item
 assignment, which costs ten times as much a row, does not wait for the changelog,
@@ -8,12 +8,12 @@ changelog has them, in one batch with the offset up to which they are included.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import rocksdict
 
+from cronstream.dead_letters import Headers
 from streams.index import Entry, JobIndex, entry_of
 from streams.status import JobStatus, job_of
 
@@ -25,6 +25,7 @@ OPTIONS = {
     "max_open_files": 256,
 }
 """RocksDB settings of every table; Faust's defaults take 2 GiB a partition."""
+NO_HEADERS: Headers = []
 
 
 class PartitionTable:
@@ -56,10 +57,9 @@ class PartitionTable:
 
     async def log(self, rows: Mapping[bytes, bytes | None]) -> int | None:
         """Write to the changelog; returns once the broker has acknowledged every row."""
-        send = self._app.producer.send
-        sent = [await send(self._topic, key, value, self._partition, None, None) for key, value in rows.items()]
-        acknowledged = await asyncio.gather(*sent)
-        return max((record.offset for record in acknowledged), default=None)
+        records = [(key, value, NO_HEADERS) for key, value in rows.items()]
+        last: int | None = await self._app.producer.append(self._topic, self._partition, records)
+        return last
 
     def store(self, rows: Mapping[bytes, bytes | None], logged: int | None) -> None:
         """Write to the local store, with the changelog offset that it now includes."""

@@ -123,7 +123,7 @@ def _pure(report: Report, which: str) -> Row:
     values = [value for records in rounds for _, value in records]
     began, cpu = time.perf_counter(), time.process_time()
     for offset, value in enumerate(values):
-        effects = stage.decide(Record(topic, 0, offset, None, value, []))
+        effects = stage.decide([Record(topic, 0, offset, None, value, [])])
         if which == "settle":
             stored.update(effects.rows)
     spent, took = time.process_time() - cpu, time.perf_counter() - began

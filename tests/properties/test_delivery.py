@@ -1,9 +1,9 @@
 """OneRunPerScheduledTime, AttemptsBounded, InOrder, and every admitted run ends: admission, settlement, retries.
 
 One partition's topics and tables outlive everything. Each stage may die at any moment: of the effects of the
-record under way any part may have landed that the lane lets land, and what is not committed comes again. Workers run
-what is on attempts, drop second emissions by their source, and report ends twice, late, and of runs that nobody
-heard of. What came out is compared with what the outcomes say, read once and in order.
+step under way any part may have landed that the lane lets land, and what is not committed comes again, in other
+steps. Workers run what is on attempts, drop second emissions by their source, and report ends twice, late, and of
+runs that nobody heard of. What came out is compared with what the outcomes say, read once and in order.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ WORKS = {
     for job in (*KINDS, STRANGER)
 }
 RETRY_TOPICS = {TOPICS.retry_due, *map(TOPICS.retry, RETRY_TIERS)}
+
+ELSEWHERE = "retry topics"
+SENT_TO = (TOPICS.attempts, TOPICS.outcomes, TOPICS.dead_letter, ELSEWHERE)
+steps = st.lists(st.sampled_from([TOPICS.triggers, TOPICS.retry_due]), min_size=1, max_size=4)
 
 Run = tuple[int, int, int]
 Try = tuple[int, int, int, int]
@@ -119,17 +123,14 @@ class Delivery(RuleBasedStateMachine):
 
     # The streams process.
 
-    @rule()
-    def admit(self) -> None:
-        self.take(TOPICS.triggers)
+    @rule(steps=steps)
+    def admit(self, steps: list[str]) -> None:
+        """Triggers and due retries share a lane, and may share a step."""
+        self.take(steps)
 
-    @rule()
-    def admit_retries(self) -> None:
-        self.take(TOPICS.retry_due)
-
-    @rule()
-    def settle(self) -> None:
-        self.take(TOPICS.outcomes)
+    @rule(most=st.integers(1, 4))
+    def settle(self, most: int) -> None:
+        self.take([TOPICS.outcomes] * most)
 
     @rule(topics=st.sets(st.sampled_from([TOPICS.triggers, TOPICS.retry_due, TOPICS.outcomes])))
     def commit(self, topics: set[str]) -> None:
@@ -141,38 +142,49 @@ class Delivery(RuleBasedStateMachine):
         self.recover()
 
     @rule(
-        topic=st.sampled_from([TOPICS.triggers, TOPICS.retry_due, TOPICS.outcomes]),
+        topics=st.one_of(steps, st.lists(st.just(TOPICS.outcomes), min_size=1, max_size=4)),
         rows=st.integers(0, 4),
-        sent=st.sets(st.integers(0, 4)),
+        sent=st.fixed_dictionaries({topic: st.integers(0, 4) for topic in SENT_TO}),
     )
-    def crash_between_effects(self, topic: str, rows: int, sent: set[int]) -> None:
-        if (record := self.record(topic)) is not None:
-            effects = self.stage(topic).decide(record)
+    def crash_between_effects(self, topics: list[str], rows: int, sent: dict[str, int]) -> None:
+        """Of each changelog and each topic a beginning has landed."""
+        if records := self.records(topics):
+            effects = self.stage(topics[0]).decide(records)
             all_rows = [(self.world.waiting, row) for row in effects.waiting.items()]
-            all_rows += [(self.own_table(topic), row) for row in effects.rows.items()]
+            all_rows += [(self.own_table(topics[0]), row) for row in effects.rows.items()]
             for table, row in all_rows[:rows]:
                 put(table, [row])
             if not effects.rows_first or rows >= len(all_rows):
-                for number, send in enumerate(effects.sends):
-                    if number in sent:
+                for send in effects.sends:
+                    topic = send.topic if send.topic in sent else ELSEWHERE
+                    sent[topic] -= 1
+                    if sent[topic] >= 0:
                         self.world.send(send)
         self.recover()
 
-    def take(self, topic: str) -> bool:
-        record = self.record(topic)
-        if record is None:
+    def take(self, topics: list[str]) -> bool:
+        records = self.records(topics)
+        if not records:
             return False
-        effects = self.stage(topic).decide(record)
+        effects = self.stage(topics[0]).decide(records)
         put(self.world.waiting, effects.waiting.items())
-        put(self.own_table(topic), effects.rows.items())
+        put(self.own_table(topics[0]), effects.rows.items())
         for send in effects.sends:
             self.world.send(send)
-        self.next[topic] += 1
+        for record in records[: effects.taken]:
+            self.next[record.topic] += 1
         return True
 
-    def record(self, topic: str) -> Record | None:
-        offset, log = self.next[topic], self.world.topics[topic]
-        return Record(topic, 0, offset, None, log[offset].encode(), []) if offset < len(log) else None
+    def records(self, topics: list[str]) -> list[Record]:
+        """The next records, of these topics in turn."""
+        ahead = dict(self.next)
+        records = []
+        for topic in topics:
+            offset, log = ahead.get(topic, 0), self.world.topics[topic]
+            if offset < len(log):
+                records.append(Record(topic, 0, offset, None, log[offset].encode(), []))
+                ahead[topic] = offset + 1
+        return records
 
     def stage(self, topic: str) -> Stage:
         return self.settling if topic == TOPICS.outcomes else self.admitting
@@ -297,7 +309,7 @@ class Delivery(RuleBasedStateMachine):
         while moved:
             moved = False
             for topic in (TOPICS.triggers, TOPICS.retry_due, TOPICS.outcomes):
-                moved |= self.take(topic)
+                moved |= self.take([topic])
             moved |= self.start()
             while self.world.waiting_in_tiers:
                 batch = self.world.waiting_in_tiers.pop(0)

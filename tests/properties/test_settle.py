@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from msgspec.structs import replace
 
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
@@ -39,25 +40,29 @@ class Settlement(RuleBasedStateMachine):
         if self.log:
             self.log.append(self.log[-1])
 
-    @rule()
-    def take(self) -> None:
+    @rule(most=st.integers(1, 4))
+    def take(self, most: int) -> None:
         if self.next < len(self.log):
-            self.land(self.decide(), None)
-            self.next += 1
+            effects = self.decide(most)
+            self.land(effects, None)
+            self.next += effects.taken
 
     @rule()
     def commit(self) -> None:
         self.committed = self.next
 
-    @rule(logged=st.integers(0, 3))
-    def crash_between_rows(self, logged: int) -> None:
+    @rule(most=st.integers(1, 4), logged=st.integers(0, 3))
+    def crash_between_rows(self, most: int, logged: int) -> None:
         if self.next < len(self.log):
-            self.land(self.decide(), logged)
+            self.land(self.decide(most), logged)
         self.next = self.committed
 
-    def decide(self) -> Effects:
+    def decide(self, most: int) -> Effects:
         stage = Settling(TOPICS, self.rows.get, {}.get, 100)
-        return stage.decide(Record(TOPICS.outcomes, 0, self.next, None, self.log[self.next].encode(), []))
+        waiting = range(self.next, min(self.next + most, len(self.log)))
+        return stage.decide(
+            [Record(TOPICS.outcomes, 0, offset, None, self.log[offset].encode(), []) for offset in waiting]
+        )
 
     def land(self, effects: Effects, logged: int | None) -> None:
         for key, value in list(effects.rows.items())[:logged]:
@@ -66,14 +71,14 @@ class Settlement(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         while self.next < len(self.log):
-            self.take()
+            self.take(1)
         once: dict[bytes, bytes] = {}
         for offset, batch in enumerate(self.log):
             effects = Settling(TOPICS, once.get, {}.get, 100).decide(
-                Record(TOPICS.outcomes, 0, offset, None, batch.encode(), [])
+                [Record(TOPICS.outcomes, 0, offset, None, batch.encode(), [])]
             )
             once |= {key: value for key, value in effects.rows.items() if value is not None}
-        assert {key: JobStatus.decode(row) for key, row in self.rows.items()} == {
+        assert {key: replace(JobStatus.decode(row), span=0) for key, row in self.rows.items()} == {
             key: JobStatus.decode(row) for key, row in once.items()
         }
         for row in once.values():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from cronstream.bodies import Policy, Report, Skip, Work, pack
 from cronstream.clock import SECOND
 from cronstream.records import Batch, Item, Kind, Source
+from streams.settlement import Refusal, Step, Tables
+from streams.status import JobStatus
 
 NOON = 1_780_000_000 * SECOND
 TRIGGERS = "cronstream.triggers"
@@ -18,8 +21,15 @@ def work(**policy: Any) -> bytes:
     return pack(Work("acme", "report", "log", b"{}", Policy(**policy)))
 
 
-def run(job_id: int, scheduled_us: int = NOON, request_id: int = 0, attempt: int = 1, kind: Kind = Kind.RUN) -> Item:
-    return Item(kind, job_id, scheduled_us, request_id, attempt, WORK)
+def run(
+    job_id: int,
+    scheduled_us: int = NOON,
+    request_id: int = 0,
+    attempt: int = 1,
+    kind: Kind = Kind.RUN,
+    body: bytes = WORK,
+) -> Item:
+    return Item(kind, job_id, scheduled_us, request_id, attempt, body)
 
 
 def skip(job_id: int, last: int = NOON, count: int = 1, reason: str = "misfire") -> Item:
@@ -63,3 +73,32 @@ def outcomes(items: Iterable[Item], token: int = 1, source: Source | None = None
 
 def runs(batch: Batch | None) -> list[tuple[int, int, int, int]]:
     return [] if batch is None else [(*item.run, item.attempt) for item in batch.items()]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A record settled in a step of its own: what follows from it, and what is written."""
+
+    starts: list[tuple[int, Item]]
+    closed: list[Item]
+    retries: list[Item]
+    refused: list[Refusal]
+    statuses: dict[int, JobStatus]
+    waiting: dict[bytes, bytes | None]
+    ended: dict[Kind, int]
+    running: int
+
+
+def settle(tables: Tables, batch: Batch, offset: int) -> Settled:
+    step = Step(tables)
+    after, written = step.settle(batch, offset), step.end()
+    return Settled(
+        after.starts,
+        after.closed,
+        after.retries,
+        after.refused,
+        written.statuses,
+        written.waiting,
+        written.ended,
+        written.running,
+    )

@@ -13,10 +13,10 @@ from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
 from streams.index import JobIndex
 from streams.running import ROWS_AT_ONCE, Running
-from streams.settlement import Tables, settle
+from streams.settlement import Tables
 from streams.stages import COUNTERS, Admitting, Effects, Settling
 from streams.status import KEPT_RUNS, JobStatus, key_of
-from tests.unit.streams.making import NOON, cancel, outcome, outcomes, run, skip, triggers
+from tests.unit.streams.making import NOON, cancel, outcome, outcomes, run, settle, skip, triggers
 
 TOPICS = Topics()
 
@@ -47,7 +47,7 @@ class Both:
 
     def take(self, stage: Admitting | Settling, topic: str, value: bytes | None) -> Effects:
         self.offset += 1
-        effects = stage.decide(Record(topic, 0, self.offset, None, value, []))
+        effects = stage.decide([Record(topic, 0, self.offset, None, value, [])])
         self.counts.update(effects.counts)
         return effects
 

@@ -1,18 +1,19 @@
-"""A lane does one record at a time and is done only with what is acknowledged."""
+"""A lane takes steps of what waits, and is done only with what is acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from aiokafka.errors import MessageSizeTooLargeError
 
 from cronstream.clock import FakeClock
 from cronstream.dead_letters import Record
+from cronstream.records import Batch
 from cronstream.topics import Topics
-from streams.lane import WAITING, Lane, Tables
+from streams.lane import STEP_BYTES, WAITING, Lane, Tables
 from streams.stages import Admitting, Effects, Send
 from tests.unit.streams.making import TRIGGERS, run, triggers
 
@@ -29,15 +30,19 @@ class Broker:
         self.gate.set()
         self.failures = 0
         self.logged = 0
+        self.waiting = 0
 
-    async def send(self, send: Send, partition: int) -> None:
+    async def send(self, topic: str, partition: int, sends: Sequence[Send]) -> None:
+        self.waiting += 1
         await self.gate.wait()
         if self.failures:
             self.failures -= 1
             raise ConnectionError("no broker")
-        self.log.append((send.topic, dict(send.headers).get("cronstream-reason")))
+        assert {send.topic for send in sends} == {topic}
+        self.log += [(topic, dict(send.headers).get("cronstream-reason")) for send in sends]
 
     async def write(self, rows: Mapping[bytes, bytes | None]) -> int | None:
+        self.waiting += 1
         await self.gate.wait()
         self.logged += len(rows)
         self.log.append(("changelog", tuple(rows)))
@@ -92,9 +97,89 @@ def test_nothing_is_done_before_everything_is_acknowledged() -> None:
         broker.gate.set()
         await until(lambda: lane.done == {TRIGGERS: 2})
         assert not lane.busy
-        for first in (0, 3):
-            assert set(broker.topics[first : first + 2]) == {"changelog", TOPICS.attempts}
-            assert broker.topics[first + 2] == "store"
+        assert sorted(broker.topics[:3]) == sorted(["changelog", TOPICS.attempts, TOPICS.attempts])
+        assert broker.topics[3:] == ["store"]
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_what_waits_while_a_step_is_acknowledged_is_the_next_step() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.gate.clear()
+        lane = new_lane(broker)
+        await lane.put(record(0))
+        await until(lambda: broker.waiting == 2)
+        for offset in range(1, 9):
+            await lane.put(record(offset))
+        broker.gate.set()
+        await until(lambda: lane.done == {TRIGGERS: 9})
+        assert broker.topics.count("store") == 2
+        assert broker.topics.count(TOPICS.attempts) == 9
+        assert lane.ended == lane.taken == 9
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_large_records_have_steps_of_their_own() -> None:
+    async def story() -> None:
+        broker = Broker()
+        lane = new_lane(broker)
+        large = triggers([run(job, body=bytes(STEP_BYTES // 2)) for job in (1, 2)])
+        for offset in range(3):
+            await lane.put(record(offset, large.encode()))
+        await until(lambda: lane.done == {TRIGGERS: 3})
+        assert broker.topics.count("store") == 3
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_a_stage_that_takes_fewer_is_given_the_others_next() -> None:
+    class OneByOne:
+        name = "shy"
+
+        def __init__(self) -> None:
+            self.offered: list[list[int]] = []
+
+        def decide(self, records: Sequence[Record]) -> Effects:
+            self.offered.append([record.offset for record in records])
+            return Effects(taken=1)
+
+    async def story() -> None:
+        broker = Broker()
+        stage = OneByOne()
+        lane = Lane(0, stage, Tables(TableOf(broker)), broker.send, TOPICS, lambda: True, FakeClock(), Counter())
+        for offset in range(3):
+            await lane.put(record(offset))
+        lane.open()
+        await until(lambda: lane.done == {TRIGGERS: 3})
+        assert stage.offered == [[0, 1, 2], [1, 2], [2]]
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_of_a_step_that_breaks_the_stage_only_the_culprit_is_set_aside() -> None:
+    class Picky(Admitting):
+        def decide(self, records: Sequence[Record]) -> Effects:
+            effects = super().decide(records)
+            if any(record.offset == 1 for record in records):
+                raise ZeroDivisionError
+            return effects
+
+    async def story() -> None:
+        broker = Broker()
+        stage = Picky(TOPICS, 600, [], lambda _: False)
+        lane = Lane(0, stage, Tables(TableOf(broker)), broker.send, TOPICS, lambda: True, FakeClock(), Counter())
+        for offset in range(3):
+            await lane.put(record(offset))
+        lane.open()
+        await until(lambda: lane.done == {TRIGGERS: 3})
+        assert broker.log.count((TOPICS.dead_letter, b"poison_record")) == 1
+        assert broker.topics.count(TOPICS.attempts) == 2
         await lane.close()
 
     asyncio.run(story())
@@ -131,7 +216,7 @@ def test_a_record_that_breaks_the_stage_is_set_aside() -> None:
     class Broken:
         name = "broken"
 
-        def decide(self, record: Record) -> Effects:
+        def decide(self, records: Sequence[Record]) -> Effects:
             raise ZeroDivisionError
 
     async def story() -> None:
@@ -153,7 +238,7 @@ def test_a_closed_lane_drops_what_waits_and_lets_go_of_who_puts() -> None:
         broker.gate.clear()
         lane = new_lane(broker)
         putting = asyncio.create_task(_fill(lane, WAITING + 3))
-        await until(lambda: lane.taken == WAITING + 1)
+        await until(lambda: lane.taken == WAITING)
         await lane.close()
         await asyncio.wait_for(putting, 5)
         broker.gate.set()
@@ -169,14 +254,16 @@ async def _fill(lane: Lane, count: int) -> None:
         await lane.put(record(offset))
 
 
-def test_a_lane_that_finishes_ends_the_record_under_way_and_no_other() -> None:
+def test_a_lane_that_finishes_ends_the_step_under_way_and_no_other() -> None:
     async def story() -> None:
         broker = Broker()
         broker.gate.clear()
         lane = new_lane(broker)
-        await _fill(lane, 3)
+        await _fill(lane, 1)
         for _ in range(20):
             await FakeClock().asleep(0)
+        await lane.put(record(1))
+        await lane.put(record(2))
         finishing = asyncio.create_task(lane.finish(5))
         await FakeClock().asleep(0)
         broker.gate.set()
@@ -204,17 +291,19 @@ def test_nothing_is_sent_while_the_group_may_have_given_the_partition_away() -> 
 
 def test_what_is_never_taken_is_set_aside_and_blocks_nothing() -> None:
     class Refusing(Broker):
-        async def send(self, send: Send, partition: int) -> None:
-            if send.topic == TOPICS.attempts:
+        async def send(self, topic: str, partition: int, sends: Sequence[Send]) -> None:
+            if any(topic == TOPICS.attempts and Batch.decode(send.value).job_id[0] == 6 for send in sends):
                 raise MessageSizeTooLargeError("too large")
-            await super().send(send, partition)
+            await super().send(topic, partition, sends)
 
     async def story() -> None:
         broker = Refusing()
         lane = new_lane(broker)
-        await lane.put(record(5))
-        await until(lambda: lane.done == {TRIGGERS: 6})
-        assert (TOPICS.dead_letter, b"unsendable") in broker.log
+        for offset in (5, 6, 7):
+            await lane.put(record(offset))
+        await until(lambda: lane.done == {TRIGGERS: 8})
+        assert broker.log.count((TOPICS.dead_letter, b"unsendable")) == 1
+        assert broker.topics.count(TOPICS.attempts) == 2
         await lane.close()
 
     asyncio.run(story())
@@ -237,9 +326,10 @@ def test_a_retry_is_sent_only_once_the_decision_about_it_is_written() -> None:
         broker = Broker()
         lane = new_lane(broker)
         await lane.put(retries(0))
+        await lane.put(record(0))
         await lane.put(retries(1, DELETED))
-        await until(lambda: lane.done == {TOPICS.retry_due: 2})
-        assert broker.topics == ["changelog", TOPICS.attempts, "store", "changelog", TOPICS.outcomes, "store"]
+        await until(lambda: lane.done == {TOPICS.retry_due: 2, TRIGGERS: 1})
+        assert broker.topics == ["changelog", TOPICS.attempts, TOPICS.attempts, TOPICS.outcomes, "store"]
         await lane.close()
 
     asyncio.run(story())

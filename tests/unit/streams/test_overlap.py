@@ -7,9 +7,9 @@ import msgspec
 from cronstream.bodies import report_of, skip_of
 from cronstream.clock import MINUTE
 from cronstream.records import Item, Kind
-from streams.settlement import Settlement, Tables, settle
+from streams.settlement import Tables
 from streams.status import JobStatus
-from tests.unit.streams.making import NOON, at, cancel, outcome, outcomes, run, work
+from tests.unit.streams.making import NOON, Settled, at, cancel, outcome, outcomes, run, settle, work
 
 JOB = 1
 LIMIT = 2
@@ -31,7 +31,7 @@ class Partition:
         self.waiting: dict[bytes, bytes] = {}
         self.offset = -1
 
-    def take(self, items: list[Item], admitted: int | None = None) -> Settlement:
+    def take(self, items: list[Item], admitted: int | None = None) -> Settled:
         self.offset += 1
         first = self.decide(items, admitted)
         self.write_waiting(first)
@@ -46,11 +46,11 @@ class Partition:
         assert (self.status, self.waiting) == before
         return first
 
-    def decide(self, items: list[Item], admitted: int | None) -> Settlement:
+    def decide(self, items: list[Item], admitted: int | None) -> Settled:
         source = None if admitted is None else at(admitted)
         return settle(Tables(self.status.get, self.waiting.get, LIMIT), outcomes(items, source=source), self.offset)
 
-    def write_waiting(self, settlement: Settlement) -> None:
+    def write_waiting(self, settlement: Settled) -> None:
         for key, value in settlement.waiting.items():
             if value is None:
                 self.waiting.pop(key, None)
@@ -58,15 +58,15 @@ class Partition:
                 self.waiting[key] = value
 
 
-def following(settlement: Settlement) -> object:
+def following(settlement: Settled) -> object:
     return (settlement.starts, settlement.closed, settlement.retries, settlement.refused)
 
 
-def started(settlement: Settlement) -> list[int]:
+def started(settlement: Settled) -> list[int]:
     return [(item.scheduled_us - NOON) // MINUTE for _, item in settlement.starts]
 
 
-def skipped(settlement: Settlement) -> list[tuple[int, str]]:
+def skipped(settlement: Settled) -> list[tuple[int, str]]:
     return [((item.scheduled_us - NOON) // MINUTE, skip_of(item.body).reason) for item in settlement.closed]
 
 

@@ -24,11 +24,11 @@ from streams.forwarding import FORWARDED
 from streams.index import JobIndex, entry_of
 from streams.listing import Question
 from streams.openapi import DOCUMENT, SCHEMAS
-from streams.settlement import Tables, settle
+from streams.settlement import Tables
 from streams.status import JobStatus, key_of
 from streams.web import StatusPages
 from tests.support.schemas import violations
-from tests.unit.streams.making import NOON, cancel, outcome, outcomes, skipped
+from tests.unit.streams.making import NOON, cancel, outcome, outcomes, settle, skipped
 
 PARTITIONS = 4
 ENV = {"CRONSTREAM_POSTGRES": "host=x", "CRONSTREAM_KAFKA": "k:1", "CRONSTREAM_ETCD": "e:1"}

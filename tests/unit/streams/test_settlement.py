@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from cronstream.clock import MINUTE, SECOND
 from cronstream.records import Item, Kind
-from streams.settlement import Settlement, Tables, settle
+from streams.settlement import Tables
 from streams.status import COUNTED, KEPT_RUNS, JobStatus, shown
-from tests.unit.streams.making import NOON, cancel, outcome, outcomes, skipped
+from tests.unit.streams.making import NOON, Settled, cancel, outcome, outcomes, settle, skipped
 
 
 class Jobs:
@@ -18,7 +18,7 @@ class Jobs:
         self.rows: dict[int, JobStatus] = {}
         self.tables = Tables(self.rows.get, {}.get, 100)
 
-    def take(self, items: Iterable[Item], offset: int) -> Settlement:
+    def take(self, items: Iterable[Item], offset: int) -> Settled:
         settlement = settle(self.tables, outcomes(items), offset)
         self.rows |= {job: JobStatus.decode(status.encode()) for job, status in settlement.statuses.items()}
         return settlement
