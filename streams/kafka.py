@@ -187,27 +187,31 @@ class Producer(driver.Producer):
     """Appends lists of records to partitions."""
 
     async def append(self, topic: str, partition: int, records: Sequence[Produced]) -> int | None:
-        """Produce records in their order; the last one's offset once all are acknowledged, None if there are none.
+        """See the function."""
+        return await append(self._ensure_producer(), topic, partition, records)
 
-        Raises MessageSizeTooLargeError before anything is sent, and KafkaError when what has landed is unknown:
-        then it was a beginning of them, perhaps all.
-        """
-        for key, value, _ in records:
-            if len(key or b"") + len(value or b"") > RECORD_BYTES:
-                raise MessageSizeTooLargeError(f"{topic}: a record of more than {RECORD_BYTES} bytes")
-        kafka: Any = self._ensure_producer()
-        last = None
-        begin = 0
-        while begin < len(records):
-            batch = kafka.create_batch()
-            end = begin
-            while end < len(records) and _add(batch, records[end]):
-                end += 1
-            batch.close()
-            acknowledged = await (await kafka.send_batch(batch, topic, partition=partition))
-            last = acknowledged.offset + end - begin - 1
-            begin = end
-        return last
+
+async def append(kafka: Any, topic: str, partition: int, records: Sequence[Produced]) -> int | None:
+    """Produce records in their order; the last one's offset once all are acknowledged, None if there are none.
+
+    Raises MessageSizeTooLargeError before anything is sent, and KafkaError when what has landed is unknown:
+    then it was a beginning of them, perhaps all.
+    """
+    for key, value, _ in records:
+        if len(key or b"") + len(value or b"") > RECORD_BYTES:
+            raise MessageSizeTooLargeError(f"{topic}: a record of more than {RECORD_BYTES} bytes")
+    last = None
+    begin = 0
+    while begin < len(records):
+        batch = kafka.create_batch()
+        end = begin
+        while end < len(records) and _add(batch, records[end]):
+            end += 1
+        batch.close()
+        acknowledged = await (await kafka.send_batch(batch, topic, partition=partition))
+        last = acknowledged.offset + end - begin - 1
+        begin = end
+    return last
 
 
 def _add(batch: Any, record: Produced) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from cronstream.clock import MINUTE, SECOND
 from cronstream.records import Item, Kind
-from streams.settlement import Tables
+from streams.settlement import Following, Step, Tables
 from streams.status import COUNTED, KEPT_RUNS, JobStatus, shown
-from tests.unit.streams.making import NOON, Settled, cancel, outcome, outcomes, settle, skipped
+from tests.unit.streams.making import NOON, Settled, cancel, outcome, outcomes, run, settle, skipped
 
 
 class Jobs:
@@ -20,8 +20,17 @@ class Jobs:
 
     def take(self, items: Iterable[Item], offset: int) -> Settled:
         settlement = settle(self.tables, outcomes(items), offset)
-        self.rows |= {job: JobStatus.decode(status.encode()) for job, status in settlement.statuses.items()}
+        self.store(settlement.statuses)
         return settlement
+
+    def take_together(self, records: Mapping[int, Iterable[Item]]) -> list[Following]:
+        step = Step(self.tables)
+        following = [step.settle(outcomes(items), offset) for offset, items in records.items()]
+        self.store(step.end().statuses)
+        return following
+
+    def store(self, statuses: Mapping[int, JobStatus]) -> None:
+        self.rows |= {job: JobStatus.decode(status.encode()) for job, status in statuses.items()}
 
     def shown(self, job_id: int) -> dict[str, object]:
         return shown(job_id, self.rows[job_id])
@@ -120,3 +129,60 @@ def test_poison_is_named_and_the_rest_goes_on() -> None:
 def test_many_jobs_in_one_record_are_settled_together() -> None:
     settlement = Jobs().take([outcome(Kind.SUCCEEDED, job) for job in range(500)], 0)
     assert len(settlement.statuses) == 500
+
+
+def test_records_of_a_step_see_those_before_them() -> None:
+    together, apart = Jobs(), Jobs()
+    records = {
+        3: [outcome(Kind.STARTED, 1), outcome(Kind.STARTED, 2)],
+        4: [outcome(Kind.SUCCEEDED, 1)],
+        6: [outcome(Kind.LOST, 1), outcome(Kind.STARTED, 1, NOON + MINUTE)],
+    }
+    together.take_together(records)
+    for offset, items in records.items():
+        apart.take(items, offset)
+    assert {job: together.shown(job) for job in (1, 2)} == {job: apart.shown(job) for job in (1, 2)}
+    assert together.rows[1].offset == 6
+
+
+def test_of_a_step_that_comes_again_every_record_is_followed_by_the_same() -> None:
+    jobs = Jobs()
+    records = {
+        3: [outcome(Kind.FAILED, 1)],
+        4: [outcome(Kind.FAILED, 1), outcome(Kind.FAILED, 1, NOON + MINUTE)],
+        6: [outcome(Kind.SUCCEEDED, 1, NOON + 2 * MINUTE)],
+    }
+    first = jobs.take_together(records)
+    assert [len(one.retries) for one in first] == [1, 1, 0]
+    before = dict(jobs.rows)
+    assert jobs.take_together(records) == first
+    assert [jobs.take_together({offset: items}) for offset, items in records.items()] == [[one] for one in first]
+    assert jobs.rows == before
+
+
+def test_what_came_before_a_step_is_over() -> None:
+    jobs = Jobs()
+    failed = [outcome(Kind.FAILED, 1)]
+    jobs.take(failed, 3)
+    jobs.take_together({4: [outcome(Kind.STARTED, 1, NOON + MINUTE)], 5: [outcome(Kind.SUCCEEDED, 1, NOON + MINUTE)]})
+    assert jobs.take(failed, 3).retries == []
+
+
+def test_a_record_read_again_and_a_new_one_in_one_step_may_both_come_again() -> None:
+    jobs = Jobs()
+    failed = [outcome(Kind.FAILED, 1)]
+    jobs.take(failed, 3)
+    jobs.take_together({3: failed, 4: [outcome(Kind.STARTED, 1, NOON + MINUTE)]})
+    assert len(jobs.take(failed, 3).retries) == 1
+
+
+def test_a_job_that_takes_turns_is_in_one_record_of_a_step() -> None:
+    jobs = Jobs()
+    step = Step(jobs.tables)
+    step.settle(outcomes([run(1, kind=Kind.RUN_QUEUED), outcome(Kind.STARTED, 2)]), 3)
+    assert step.takes(outcomes([outcome(Kind.SUCCEEDED, 2)]))
+    assert not step.takes(outcomes([outcome(Kind.SUCCEEDED, 2), outcome(Kind.SUCCEEDED, 1)]))
+    jobs.store(step.end().statuses)
+    step = Step(jobs.tables)
+    step.settle(outcomes([outcome(Kind.STARTED, 1)]), 4)
+    assert not step.takes(outcomes([outcome(Kind.SUCCEEDED, 1)]))
