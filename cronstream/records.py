@@ -80,12 +80,13 @@ RUN_KINDS = {"allow": Kind.RUN, "queue": Kind.RUN_QUEUED, "skip": Kind.RUN_ALONE
 """What a run of each overlap policy is on triggers."""
 
 
-_RUNS = np.array(list(RUN_KINDS.values()), np.uint8)
+_IS_RUN = np.isin(np.arange(256), list(RUN_KINDS.values()))
 
 
 def are_runs(kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which items of a triggers record are to run."""
-    return np.isin(kinds, _RUNS)
+    runs: npt.NDArray[np.bool_] = _IS_RUN[kinds]
+    return runs
 
 
 class Source(msgspec.Struct, array_like=True, frozen=True, order=True):
@@ -262,7 +263,7 @@ class Batch:
         if any(column is not None and len(column) != count for column in columns):
             raise PoisonRecord("columns of unequal length")
         last = int(self.ends[-1]) if count else 0
-        if last != len(self.bodies) or (count > 1 and bool(np.any(np.diff(self.ends.astype(np.int64)) < 0))):
+        if last != len(self.bodies) or (count > 1 and bool((self.ends[1:] < self.ends[:-1]).any())):
             raise PoisonRecord("the bodies do not fit their ends")
 
     @classmethod

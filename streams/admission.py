@@ -26,6 +26,8 @@ from streams.window import Ids, Instant, Mask, Origin, Row, Window
 
 Indices = npt.NDArray[np.intp]
 
+FEW = 32
+"""So many items are grouped one by one: what numpy asks for a call is as much as ten items."""
 ATTEMPTS_PART = 0
 OUTCOMES_PART = 1
 
@@ -118,18 +120,38 @@ def _choose(batch: Batch, candidates: Indices, passes: _Passes) -> tuple[Indices
     """The candidates that pass, each run once, in the batch's order; and the same as packed ids."""
     chosen: list[Indices] = []
     admitted: list[Ids] = []
-    for instant, index in _by_instant(batch, candidates):
-        ids, first = np.unique(batch.job_id[index], return_index=True)
+    for instant, ids, index in by_instant(batch, candidates):
         mask = passes(instant, ids)
         if mask.any():
-            chosen.append(index[first[mask]])
+            chosen.append(index[mask])
             admitted.append(Ids.of(instant, ids[mask]))
     return np.sort(np.concatenate(chosen)) if chosen else candidates[:0], tuple(admitted)
 
 
-def _by_instant(batch: Batch, candidates: Indices) -> Iterator[tuple[Instant, Indices]]:
-    if not len(candidates):
-        return
+Group = tuple[Instant, Int64s, Indices]
+"""An instant, its job ids in order, and of each the first item."""
+
+
+def by_instant(batch: Batch, candidates: Indices, few: int = FEW) -> Iterator[Group]:
+    """The candidates by instant, in order."""
+    if len(candidates) <= few:
+        return _few_by_instant(batch, candidates)
+    return _many_by_instant(batch, candidates)
+
+
+def _few_by_instant(batch: Batch, candidates: Indices) -> Iterator[Group]:
+    columns = (batch.scheduled, batch.request_id, batch.attempt, batch.job_id)
+    groups: dict[Instant, dict[int, int]] = {}
+    for index, *instant, job_id in zip(
+        candidates.tolist(), *(column[candidates].tolist() for column in columns), strict=True
+    ):
+        groups.setdefault((instant[0], instant[1], instant[2]), {}).setdefault(job_id, index)
+    for at, first in sorted(groups.items()):
+        ids = sorted(first)
+        yield at, np.array(ids, np.int64), np.array([first[job_id] for job_id in ids], np.intp)
+
+
+def _many_by_instant(batch: Batch, candidates: Indices) -> Iterator[Group]:
     columns = (batch.attempt[candidates], batch.request_id[candidates], batch.scheduled[candidates])
     if all((column == column[0]).all() for column in columns):
         groups = [candidates]
@@ -139,7 +161,8 @@ def _by_instant(batch: Batch, candidates: Indices) -> Iterator[tuple[Instant, In
         groups = np.split(candidates[order], np.flatnonzero(changes) + 1)
     for index in groups:
         one = index[0]
-        yield (int(batch.scheduled[one]), int(batch.request_id[one]), int(batch.attempt[one])), index
+        ids, first = np.unique(batch.job_id[index], return_index=True)
+        yield (int(batch.scheduled[one]), int(batch.request_id[one]), int(batch.attempt[one])), ids, index[first]
 
 
 def _part(batch: Batch, index: Indices, at: Source, part: int) -> Batch | None:

@@ -27,7 +27,7 @@ class IdSet:
         """Which of ``ids`` are in the set."""
         found = np.zeros(len(ids), np.bool_)
         for run in self._runs:
-            found |= run[np.searchsorted(run, ids).clip(max=len(run) - 1)] == ids
+            found |= run[np.minimum(run.searchsorted(ids), len(run) - 1)] == ids
         return found
 
     def add(self, ids: Int64s) -> None:
@@ -44,7 +44,7 @@ class IdSet:
         """Take ids out again."""
         kept = []
         for run in self._runs:
-            at = np.searchsorted(run, ids).clip(max=len(run) - 1)
+            at = np.minimum(run.searchsorted(ids), len(run) - 1)
             rest = np.delete(run, at[run[at] == ids])
             if len(rest):
                 kept.append(rest)

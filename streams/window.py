@@ -56,6 +56,8 @@ class Ids(msgspec.Struct, array_like=True, frozen=True):
     @classmethod
     def of(cls, instant: Instant, ids: Int64s) -> Ids:
         """Pack sorted, distinct ids."""
+        if len(ids) == 1:
+            return cls(instant, int(ids[0]), 1, b"")
         steps = np.diff(ids.view(np.uint64))
         widest = int(steps.max()) if len(steps) else 0
         width = next(width for width in (1, 2, 4, 8) if widest < 1 << 8 * width)
@@ -63,6 +65,8 @@ class Ids(msgspec.Struct, array_like=True, frozen=True):
 
     def array(self) -> Int64s:
         """The ids, sorted."""
+        if not self.steps:
+            return np.array([self.first], np.int64)
         steps = np.frombuffer(self.steps, f"<u{self.width}")
         ids = np.full(len(steps) + 1, self.first, np.int64)
         ids[1:] += np.cumsum(steps, dtype=np.uint64).view(np.int64)

@@ -1,7 +1,7 @@
 """OneRunPerScheduledTime, NoRunLost and NoStaleTerm of admission, through crashes between any two effects.
 
 A log of triggers records is admitted by a process that may die at any moment: of the effects
-of the record under way any part may have landed, in the changelog a prefix. What came out is
+of the step under way any part may have landed, in the changelog a prefix. What came out is
 compared with an oracle that reads the log once, without crashes.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import settings
+import numpy as np
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -17,13 +18,14 @@ from cronstream.clock import MINUTE, SECOND
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
+from streams.admission import by_instant
 from streams.stages import Admitting, Effects, Send
 from tests.unit.streams.making import NOON, TRIGGERS, run, triggers
 
 TOPICS = Topics()
 WINDOW_SECONDS = 600
 UNCOMMITTED = 4
-"""The most records between the committed offset and the one under way."""
+"""The most records between the committed offset and the last one under way; the window must hold them."""
 
 Key = tuple[int, int, int, int]
 
@@ -76,12 +78,15 @@ class Admission(RuleBasedStateMachine):
         for _ in range(15):
             self.take()
 
-    @rule()
-    def take(self) -> None:
+    @rule(most=st.integers(1, 4))
+    def take_step(self, most: int) -> None:
+        self.take(most)
+
+    def take(self, most: int = 1) -> None:
         if self.next < len(self.world.log):
-            effects = self.decide()
+            effects = self.decide(most)
             self.land(effects, len(effects.rows), effects.sends)
-            self.next += 1
+            self.next += effects.taken
             if self.next - self.world.committed > UNCOMMITTED:
                 self.world.committed = self.next
 
@@ -94,16 +99,17 @@ class Admission(RuleBasedStateMachine):
         self.stage = self.recovered()
         self.next = self.world.committed
 
-    @rule(logged=st.integers(0, 3), sent=st.sets(st.integers(0, 3)))
-    def crash_between_effects(self, logged: int, sent: set[int]) -> None:
+    @rule(most=st.integers(1, 4), logged=st.integers(0, 4), sent=st.sets(st.integers(0, 4)))
+    def crash_between_effects(self, most: int, logged: int, sent: set[int]) -> None:
         if self.next < len(self.world.log):
-            effects = self.decide()
+            effects = self.decide(most)
             self.land(effects, logged, [send for number, send in enumerate(effects.sends) if number in sent])
         self.crash()
 
-    def decide(self) -> Effects:
-        value = self.world.log[self.next].encode()
-        return self.stage.decide(Record(TRIGGERS, 0, self.next, None, value, []))
+    def decide(self, most: int) -> Effects:
+        end = min(self.next + most, self.world.committed + UNCOMMITTED + 1)
+        waiting = enumerate(self.world.log[self.next : end], self.next)
+        return self.stage.decide([Record(TRIGGERS, 0, offset, None, batch.encode(), []) for offset, batch in waiting])
 
     def land(self, effects: Effects, logged: int, sends: list[Send]) -> None:
         for key, value in list(effects.rows.items())[:logged]:
@@ -115,7 +121,9 @@ class Admission(RuleBasedStateMachine):
             if send.topic == TOPICS.attempts:
                 self.world.attempts.append(Batch.decode(send.value))
             elif send.topic == TOPICS.dead_letter:
-                self.world.dead.append((self.next, Batch.decode(send.value)))
+                batch = Batch.decode(send.value)
+                assert batch.source is not None
+                self.world.dead.append((batch.source.offset, batch))
 
     @invariant()
     def the_window_is_bounded(self) -> None:
@@ -159,6 +167,17 @@ def oracle(log: list[Batch]) -> tuple[dict[int, list[Key]], dict[int, list[Key]]
                 admitted_at[key] = clock
                 admitted.setdefault(offset, []).append(key)
     return admitted, refused
+
+
+@given(items, st.data())
+def test_few_items_and_many_are_grouped_alike(batch: list[Item], data: st.DataObject) -> None:
+    record = triggers([*batch, run(9)])
+    chosen = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(record), max_size=len(record))))
+    few, many = (
+        [(instant, ids.tolist(), index.tolist()) for instant, ids, index in by_instant(record, chosen, most)]
+        for most in (len(record), 0)
+    )
+    assert few == (many if len(chosen) else [])
 
 
 Admission.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
