@@ -16,14 +16,12 @@ RECOVERS_WITHIN = 180.0
 
 SHORT = (
     "kill leader",
-    "kill leader",
     "kill streams",
     "kill worker",
     "kill sink",
     "kill mover",
     "kill successor",
     "terminate leader",
-    "terminate streams",
     "terminate worker",
     "pause leader",
     "pause worker",

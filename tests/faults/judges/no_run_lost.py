@@ -17,6 +17,9 @@ _MISFIRES = {
     "misfire: beyond catch_up_limit": "CATCH_UP",
 }
 _OVERLAPS = {"overlap": "skip", "queue full": "queue"}
+CLOCK_BEHIND_US = 500_000
+"""A leader's clock may be behind the database's, by a round trip: it publishes what it learnt from a commit with an
+earlier time than the commit's."""
 _SUPERSEDED = "misfire: superseded by a newer missed run"
 
 
@@ -48,7 +51,7 @@ def no_run_lost(history: History, expected: Expected) -> Iterator[Breach]:
 def _accounted_for(history: History, expected: Expected, version: Version, at: int, skip: Skip) -> bool:
     """Whether the definitions give that reason at that time."""
     versions = expected.versions[version.job_id]
-    later = [v for v in versions if v.from_us >= at and v.from_us <= skip.published_us]
+    later = [v for v in versions if v.from_us >= at and v.from_us <= skip.published_us + CLOCK_BEHIND_US]
     # While an edit is on its way the policy before it counts.
     earlier = [v for v in versions if v.until_us <= at <= v.until_us + allowed_lag_us(history, v.until_us)]
     # An edit that moves no time hands its policy on to what the one before still owed.

@@ -192,6 +192,16 @@ def test_what_a_paused_job_owed_is_accounted_for() -> None:
     assert said(small, no_run_lost) == []
 
 
+def test_a_leader_whose_clock_is_behind_skips_what_a_pause_ended_before_its_commit() -> None:
+    pause = Edit(1, 2 * S + S // 10, Rule(every_us=S, enabled=False))
+    small = Small([Edit(1, 0, EVERY_SECOND), pause])
+    small.run(1)
+    small.skip(2, 2, 1, "paused", published=1.99)
+    assert said(small, no_run_lost) == []
+    small.skips[0] = msgspec.structs.replace(small.skips[0], published_us=S)
+    assert said(small, no_run_lost) == ["skipped without ground: paused"]
+
+
 def test_a_job_that_goes_on_cannot_be_skipped_as_paused() -> None:
     small = Small()
     small.run(1)
