@@ -44,7 +44,7 @@ def test_what_was_validated_goes_to_the_database_and_nothing_else() -> None:
 def test_every_command_has_a_model_and_a_branch_in_sql() -> None:
     models = {get_args(model.model_fields["command"].annotation)[0] for model in get_args(Command)}
     assert models == set(NAMES)
-    (file,) = MIGRATIONS.glob("*_requests.sql")
+    (file,) = MIGRATIONS.glob("*_commands.sql")
     text = file.read_text()
     applied = text[text.index("FUNCTION cronstream.apply_command") :]
     assert {name for name in NAMES if f"WHEN '{name}' THEN" in applied} == set(NAMES)
