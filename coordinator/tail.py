@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 queries = load("coordinator")
 
 _ROWS_AT_ONCE = 10_000
+_ANSWER_SECONDS = 10.0
+_WAIT_SECONDS = 0.02
+_SILENT_SECONDS = 20.0
+"""Neither a record nor an end for so long: another leader shall try."""
 
 
 @dataclass(slots=True)
@@ -70,27 +74,31 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
         }
     )
     topic = settings.topics.triggers
-    ended: set[int] = set()
     tail = Tail()
     try:
         # Connected first: assigned too early, it waits half a second.
-        found = len(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        found = len(consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions)
         if found != settings.partitions:
             raise NotFit(f"{topic} has {found} partitions and CRONSTREAM_PARTITIONS is {settings.partitions}")
-        consumer.assign(
-            [TopicPartition(topic, partition, stored.get(partition, 0)) for partition in range(settings.partitions)]
-        )
-        while len(ended) < settings.partitions:
+        begins = [TopicPartition(topic, partition, stored.get(partition, 0)) for partition in range(found)]
+        open_still = {begin.partition for begin in begins if _has_more(consumer, begin)}
+        consumer.assign([begin for begin in begins if begin.partition in open_still])
+        silent = 0.0
+        while open_still:
             pulse.beat()
             term.check()
             # A longer wait is waited out whenever fewer than so many records are there.
-            for message in consumer.consume(500, timeout=0.02):
+            messages = consumer.consume(500, timeout=_WAIT_SECONDS)
+            silent = 0.0 if messages else silent + _WAIT_SECONDS
+            if silent > _SILENT_SECONDS:
+                raise TermOver(f"the tail of {topic} cannot be read: partitions {sorted(open_still)} do not end")
+            for message in messages:
                 partition, error = message.partition(), message.error()
                 assert partition is not None
                 if error is None:
                     _add(tail, message.value(), partition, message.offset())
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(partition)
+                    open_still.discard(partition)
                 else:
                     raise TermOver(f"the tail of {topic} cannot be read: {error.str()}")
     except KafkaException as error:
@@ -98,6 +106,26 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
     finally:
         consumer.close()
     return tail
+
+
+def _has_more(consumer: Consumer, begin: TopicPartition) -> bool:
+    """Whether anything can be read from there on.
+
+    The end may lie before the beginning: a broker that was restarted can hold back the last committed transaction until
+    something is written behind it. Whoever waited there for the end would wait for ever, as a leader that is not in
+    office writes nothing.
+    """
+    _, end = consumer.get_watermark_offsets(begin, timeout=_ANSWER_SECONDS)
+    if end < begin.offset:
+        log.warning(
+            "%s[%d] was written up to offset %d and can be read up to %d: the broker has a transaction open",
+            begin.topic,
+            begin.partition,
+            begin.offset,
+            end,
+            extra={"action": "tail"},
+        )
+    return end > begin.offset
 
 
 def _add(tail: Tail, value: bytes | None, partition: int, offset: int | None) -> None:

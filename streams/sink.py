@@ -79,7 +79,6 @@ class Sink:
         try:
             pulse.watch("the sink")
             while not self._stop.is_set():
-                pulse.beat()
                 self._write(self._gather())
         finally:
             pulse.rest()
@@ -94,6 +93,7 @@ class Sink:
         items = 0
         deadline: int | None = None
         while not self._stop.is_set() and items < self._settings.history_batch_items:
+            pulse.beat()
             for record in records_of(self._consumer.consume(num_messages=50, timeout=0.05)):
                 records.append(record)
                 items += max(1, len(record.value or b"") // 200)

@@ -20,6 +20,7 @@ def attempts_bounded(history: History, expected: Expected) -> Iterator[Breach]:
     for attempt in history.admitted:
         numbers.setdefault(attempt.run, set()).add(attempt.attempt)
     ended = {(o.run, o.attempt): o for o in history.of(Outcome) if o.how != "started"}
+    lost = {(outcome.run, outcome.attempt) for outcome in history.of(Outcome) if outcome.how == "lost"}
     last_seen = {(retry.run, retry.attempt): retry for retry in history.of(Retry)}
     letters = {letter.run for letter in history.of(DeadLetter)}
     for run, taken in numbers.items():
@@ -31,7 +32,8 @@ def attempts_bounded(history: History, expected: Expected) -> Iterator[Breach]:
             yield Breach(PROMISE, f"attempt {max(taken)} of at most {most}", *run)
         for number in sorted(taken - {1}):
             before = history.ends[run].get(number - 1)
-            if before not in TRIED_AGAIN:
+            # A worker that was cut off is taken for dead, and what it reports afterwards comes too late.
+            if before not in TRIED_AGAIN and (run, number - 1) not in lost:
                 yield Breach(PROMISE, f"attempt {number} though attempt {number - 1} {before or 'has no end'}", *run)
             yield from _too_soon(history, run, number, ended.get((run, number - 1)), rules)
         last = history.ends[run].get(max(taken))

@@ -368,6 +368,13 @@ def test_giving_up_early_is_named() -> None:
     assert said(small, attempts_bounded) == ["no end after attempt 2 (failed): no dead letter, no retry"]
 
 
+def test_a_success_that_was_taken_for_lost_may_be_tried_again() -> None:
+    small = retried(("succeeded", "succeeded"), backoff_factor=1.0)
+    started = next(outcome for outcome in small.outcomes if outcome.attempt == 1)
+    small.outcomes.append(msgspec.structs.replace(started, how="lost", finished_us=started.started_us))
+    assert said(small, attempts_bounded) == []
+
+
 def test_a_success_is_not_tried_again() -> None:
     small = retried(("succeeded", "succeeded"), backoff_factor=1.0)
     assert said(small, attempts_bounded) == ["attempt 2 though attempt 1 succeeded"]
