@@ -61,6 +61,8 @@ def _kind(record: logging.LogRecord) -> tuple[str, str] | None:
     """Of a Kafka client's line its logger, and what it is about; None for anybody else's."""
     if record.name.endswith(".librdkafka"):
         return record.name, record.getMessage().partition(" ")[0]  # such as FAIL
+    if getattr(record, "action", None) == "client_error":
+        return record.name, str(getattr(record, "code", ""))
     if record.name.partition(".")[0] == "aiokafka":
         return record.name, str(record.msg)  # before its values are put in
     return None

@@ -42,9 +42,11 @@ EXAMPLE = """\
 _CHECK = """\
 import os, sys
 from cronstream import settings
+from workers.handlers.sql_connections import read_connections
 try:
     for model in settings.ALL_MODELS:
         settings.read_settings(model, os.environ)
+    read_connections(settings.read_settings(settings.WorkerSettings, os.environ).sql_connections)
 except settings.SettingsError as error:
     sys.exit(str(error))
 """

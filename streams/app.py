@@ -115,7 +115,7 @@ class StreamsApp(faust.App):
         lane = self.lanes.get(message.tp)
         if lane is None:
             return
-        headers = [(name, value) for name, value in message.headers or []]
+        headers = [(name, value or b"") for name, value in message.headers or []]  # a header may have no value
         await lane.put(Record(message.topic, message.partition, message.offset, message.key, message.value, headers))
 
     def lane_of(self, topic: str, partition: int) -> Lane | None:

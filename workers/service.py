@@ -38,6 +38,9 @@ class Partition:
     log: DoneLog | None
 
 
+CUT_OFF = "its worker died or was cut off once it had begun: it may have run"
+
+
 class Service:
     """What the poll thread talks to."""
 
@@ -168,7 +171,7 @@ class Service:
             else:
                 self.counts["lost"] += 1
                 run.started_at = log.started_at(run.key)
-                self.reporter.ended(run, Result(Kind.LOST, "its worker died while it ran"))
+                self.reporter.ended(run, Result(Kind.LOST, CUT_OFF))
         return to_run
 
     def _readable(self, runs: list[Run]) -> list[Run]:

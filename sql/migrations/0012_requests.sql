@@ -343,10 +343,18 @@ END $$;
 
 -- Forget requests that ended longer ago than this; from then on their ids are new again. Returns how many.
 CREATE FUNCTION cronstream.forget_requests(older_than interval) RETURNS bigint
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH gone AS (DELETE FROM cronstream.requests WHERE state <> 'open' AND ended_at < clock_timestamp() - older_than RETURNING 1)
-    SELECT count(*) FROM gone;
-$$;
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    gone    bigint;
+    checked boolean;
+BEGIN
+    IF (older_than >= '0'::interval) IS NOT TRUE THEN
+        checked := cronstream.refuse('older_than', 'must be an age', older_than::text, 'For example ''30 days''.');
+    END IF;
+    DELETE FROM cronstream.requests WHERE state <> 'open' AND ended_at < clock_timestamp() - older_than;
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    RETURN gone;
+END $$;
 
 -- ---- rights ----------------------------------------------------------------------------------------
 

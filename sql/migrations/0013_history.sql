@@ -173,6 +173,27 @@ BEGIN ATOMIC
     ) AS known;
 END;
 
+-- Why a run is not to be tried again after that attempt, as far as history tells: it runs, it succeeded, it never began.
+-- NULL: nothing speaks against it.
+CREATE FUNCTION cronstream.why_not_again(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    SELECT why FROM (
+        SELECT 1 AS rank, format('is not over: attempt %s of this run runs since %s', r.attempt, cronstream.utc(r.started_at)) AS why
+        FROM cronstream.running_attempts r
+        WHERE (r.job_id, r.scheduled_time, r.request_id) = (why_not_again.job_id, why_not_again.scheduled_time, why_not_again.request_id)
+          AND r.attempt >= why_not_again.attempts
+        UNION ALL
+        SELECT 2, format('%s: attempt %s of this run did', r.outcome, r.attempt) FROM cronstream.job_runs r
+        WHERE (r.job_id, r.scheduled_time, r.request_id) = (why_not_again.job_id, why_not_again.scheduled_time, why_not_again.request_id)
+          AND r.outcome IN ('succeeded', 'cancelled')
+        UNION ALL
+        SELECT 3, format('did not take place: this run was skipped (%s)', r.reason) FROM cronstream.job_runs r
+        WHERE (r.job_id, r.scheduled_time, r.request_id) = (why_not_again.job_id, why_not_again.scheduled_time, why_not_again.request_id)
+          AND r.outcome = 'skipped'
+    ) AS known ORDER BY rank LIMIT 1;
+END;
+
 -- Open letters about an end of a run that a request tries again are redriven, whoever asked for it.
 CREATE FUNCTION cronstream.decide_redriven(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -197,6 +218,7 @@ DECLARE
     request record;
     run     text;
     last    int;
+    why     text;
     checked boolean;
 BEGIN
     IF attempts IS NULL OR attempts NOT BETWEEN 1 AND 1000000 THEN
@@ -225,6 +247,14 @@ BEGIN
     IF request.answer IS NULL AND last > attempts THEN
         checked := cronstream.refuse('attempts', format('is not the last: attempt %s of this run is known', last), attempts::text,
             'As the newest dead letter of the run says.');
+    ELSIF request.answer IS NULL AND last BETWEEN 1 AND attempts - 1 THEN
+        checked := cronstream.refuse('attempts', format('is none that is known: the last of this run is %s', last), attempts::text,
+            'As the newest dead letter of the run says.');
+    END IF;
+    why := cronstream.why_not_again(job_id, scheduled_time, request_id, attempts);
+    IF request.answer IS NULL AND why IS NOT NULL THEN
+        checked := cronstream.refuse('attempts', why, attempts::text,
+            'Only a run that was given up is tried again; run_now and backfill run a job anew.');
     END IF;
     request.answer := coalesce(request.answer, cronstream.finish_request(request.number, 'open', job_id,
         jsonb_build_object('job_id', job_id, 'idempotency_key', run, 'attempt', attempts + 1),

@@ -182,7 +182,42 @@ def test_the_same_end_of_a_run_is_redriven_once(conn: Conn) -> None:
     first = call(conn, "redrive", *run, 5)
     assert (first["idempotency_key"], first["attempt"]) == (f"{job_id}-1767225600000000-0", 6)
     assert call(conn, "redrive", *run, 5) == first
+    ended(conn, *run, attempt=10)
     assert call(conn, "redrive", *run, 10)["attempt"] == 11
+
+
+def test_a_run_that_was_not_given_up_is_not_redriven(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    at = [f"2026-01-01T00:{minute:02}:00Z" for minute in (0, 5, 10, 15)]
+    for scheduled, attempt in zip(at, (2, 1, 1, 1), strict=True):
+        ended(conn, job_id, scheduled, attempt=attempt)
+    conn.execute("UPDATE cronstream.job_runs SET outcome = 'succeeded' WHERE scheduled_time = %s", [at[1]])
+    conn.execute(
+        "INSERT INTO cronstream.running_attempts VALUES (%s, %s, 0, 2, 'default', 'job', now(), 'w1')", [job_id, at[2]]
+    )
+    conn.execute(
+        "UPDATE cronstream.job_runs SET attempt = 0, outcome = 'skipped', reason = 'overlap' WHERE scheduled_time = %s",
+        [at[3]],
+    )
+    for scheduled, attempts, says in (
+        (at[0], 5, "is none that is known: the last of this run is 2"),
+        (at[1], 1, "succeeded: attempt 1 of this run did"),
+        (at[2], 1, "is not over: attempt 2 of this run runs since"),
+        (at[3], 1, "did not take place: this run was skipped (overlap)"),
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as caught, conn.transaction():
+            call(conn, "redrive", job_id, scheduled, 0, attempts)
+        assert says in str(caught.value)
+        assert caught.value.diag.column_name == "attempts"
+    assert call(conn, "redrive", job_id, at[0], 0, 2)["attempt"] == 3
+
+
+def test_the_future_is_not_forgotten(conn: Conn) -> None:
+    for age in ("-1 day", None):
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="older_than") as caught, conn.transaction():
+            call(conn, "forget_requests", age)
+        assert caught.value.diag.column_name == "older_than"
+    assert call(conn, "forget_requests", "30 days") == 0
 
 
 def test_a_redrive_in_sql_decides_the_dead_letter_of_that_end_and_no_other(conn: Conn) -> None:

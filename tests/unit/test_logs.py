@@ -64,3 +64,14 @@ def test_the_streams_client_is_kept_quiet_by_what_it_says_whatever_the_values_ar
     assert not said(101, "Failed fetch messages from %s", 2)
     assert said(101, "Unexpected error while fetching data: %s", "KafkaStorageError")
     assert said(105, "Failed fetch messages from %s", 1)
+
+
+def test_what_a_client_is_told_in_a_callback_is_kept_quiet_by_its_code() -> None:
+    thinned = logs.Thinned()
+
+    def said(second: float, code: str) -> bool:
+        line = {"name": "workers.consumer", "msg": "Kafka says: x", "action": "client_error", "code": code}
+        return thinned.filter(logging.makeLogRecord({**line, "created": second}))
+
+    assert [said(100 + number, "_TRANSPORT") for number in range(6)] == [True, False, False, False, False, True]
+    assert said(101, "_ALL_BROKERS_DOWN")

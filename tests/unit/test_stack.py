@@ -157,7 +157,15 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         ("name", "value", "says"),
-        [("SLOT", "5", "CRONSTREAM_SLOT: no such setting; did you mean"), ("SLOTS", "many", "CRONSTREAM_SLOTS: ")],
+        [
+            ("SLOT", "5", "CRONSTREAM_SLOT: no such setting; did you mean"),
+            ("SLOTS", "many", "CRONSTREAM_SLOTS: "),
+            (
+                "SQL_CONNECTIONS",
+                "/nowhere/named.toml",
+                "SQL_CONNECTIONS: /nowhere/named.toml: .*No such file",
+            ),
+        ],
     )
     def test_what_no_process_takes_is_refused_before_one_is_stopped(
         self, home: Home, name: str, value: str, says: str
