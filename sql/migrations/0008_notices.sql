@@ -152,11 +152,13 @@ BEGIN
 END $$;
 
 -- Raises a NOTICE of a single time that is over: the leader plans strictly after the commit.
-CREATE FUNCTION cronstream.tell_past(tenant text, name text, run_at timestamptz) RETURNS void
+-- What passed in a pause is not in history, as no time of a paused job is.
+CREATE FUNCTION cronstream.tell_past(tenant text, name text, run_at timestamptz, in_pause boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     RAISE NOTICE USING
-        MESSAGE = format('job %L: run_at %s is past: it does not run, and history says so', name, run_at),
+        MESSAGE = format('job %L: run_at %s is past: it does not run%s', name, run_at,
+            CASE WHEN in_pause THEN ' any more' ELSE ', and history says so' END),
         HINT = format('SELECT cronstream.run_now(%L, %L) runs it now.', tenant, name),
         SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'run_at';
 END $$;
@@ -179,9 +181,11 @@ BEGIN
         FROM (SELECT n.* FROM new_rows n JOIN old_rows o USING (job_id)
               WHERE n.cron IS NOT NULL AND n.revision <> o.revision
                 AND (n.cron, n.timezone, n.dst_gap) IS DISTINCT FROM (o.cron, o.timezone, o.dst_gap) LIMIT 100) AS s;
-        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at)
-        FROM (SELECT n.* FROM new_rows n JOIN old_rows o USING (job_id)
-              WHERE n.run_at IS NOT NULL AND (n.run_at, n.spread_seconds) IS DISTINCT FROM (o.run_at, o.spread_seconds) LIMIT 100) AS s
+        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at, s.in_pause)
+        FROM (SELECT n.*, (n.run_at, n.spread_seconds) IS NOT DISTINCT FROM (o.run_at, o.spread_seconds) AS in_pause
+              FROM new_rows n JOIN old_rows o USING (job_id)
+              WHERE n.run_at IS NOT NULL
+                AND (n.run_at, n.spread_seconds, n.enabled) IS DISTINCT FROM (o.run_at, o.spread_seconds, o.enabled) LIMIT 100) AS s
         WHERE s.enabled AND s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name) < clock_timestamp();
     END IF;
     RETURN NULL;

@@ -169,8 +169,14 @@ def test_a_single_time_that_is_past_is_told_with_what_to_do(database: str) -> No
         assert heard[0][1] == "SELECT cronstream.run_now('default', 'late') runs it now."
         conn.execute("UPDATE cronstream.job_definitions SET run_at = '2021-01-01Z' WHERE name = 'later'")
         conn.execute("UPDATE cronstream.job_definitions SET payload = '{\"a\": 1}'")
+        conn.execute("UPDATE cronstream.job_definitions SET enabled = true WHERE name = 'paused'")
+        conn.execute("UPDATE cronstream.job_definitions SET enabled = false WHERE name = 'paused'")
         conn.rollback()
-    assert len(heard) == 2
+    assert [said.partition("does not run")[2] for said, _ in heard] == [
+        ", and history says so",
+        ", and history says so",
+        " any more",
+    ]
 
 
 def test_a_handler_that_workers_must_allow_is_told_of_once_a_session(conn: Conn, heard: list[str]) -> None:
