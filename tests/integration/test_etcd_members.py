@@ -116,7 +116,8 @@ def test_without_a_quorum_nobody_leads_until_it_is_back(home: Home) -> None:
     with campaigning(home, "a") as (elector, campaign):
         term = won(campaign)
         with without(home, *home.etcd_members[1:]):
-            assert term.over.wait(TTL + 1)
+            # A member that led etcd may renew the lease until it notices that it is alone.
+            assert term.over.wait(TTL + 10)
             again = _again(elector)
             with pytest.raises(TimeoutError):
                 again.result(2)
