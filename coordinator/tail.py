@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 queries = load("coordinator")
 
 _ROWS_AT_ONCE = 10_000
+_NO_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _ANSWER_SECONDS = 10.0
+_AGAIN_SECONDS = 0.1
 _WAIT_SECONDS = 0.02
 _SILENT_SECONDS = 20.0
 """Neither a record nor an end for so long: another leader shall try."""
@@ -81,7 +83,7 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
         if found != settings.partitions:
             raise NotFit(f"{topic} has {found} partitions and CRONSTREAM_PARTITIONS is {settings.partitions}")
         begins = [TopicPartition(topic, partition, stored.get(partition, 0)) for partition in range(found)]
-        open_still = {begin.partition for begin in begins if _has_more(consumer, begin)}
+        open_still = {begin.partition for begin in begins if _has_more(consumer, begin, term)}
         consumer.assign([begin for begin in begins if begin.partition in open_still])
         silent = 0.0
         while open_still:
@@ -108,14 +110,14 @@ def read_tail(settings: CoordinatorSettings, term: Term, stored: Mapping[int, in
     return tail
 
 
-def _has_more(consumer: Consumer, begin: TopicPartition) -> bool:
+def _has_more(consumer: Consumer, begin: TopicPartition, term: Term) -> bool:
     """Whether anything can be read from there on.
 
     The end may lie before the beginning: a broker that was restarted can hold back the last committed transaction until
     something is written behind it. Whoever waited there for the end would wait for ever, as a leader that is not in
     office writes nothing.
     """
-    _, end = consumer.get_watermark_offsets(begin, timeout=_ANSWER_SECONDS)
+    end = _readable_end(consumer, begin, term)
     if end < begin.offset:
         log.warning(
             "%s[%d] was written up to offset %d and can be read up to %d: the broker has a transaction open",
@@ -126,6 +128,19 @@ def _has_more(consumer: Consumer, begin: TopicPartition) -> bool:
             extra={"action": "tail"},
         )
     return end > begin.offset
+
+
+def _readable_end(consumer: Consumer, place: TopicPartition, term: Term) -> int:
+    """Asked again while nobody leads the partition: its broker is coming up, or the topic was just made."""
+    while True:
+        pulse.beat()
+        term.check()
+        try:
+            return consumer.get_watermark_offsets(place, timeout=_ANSWER_SECONDS)[1]
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER:
+                raise
+        consumer.poll(_AGAIN_SECONDS)  # nothing is assigned yet: it only waits
 
 
 def _add(tail: Tail, value: bytes | None, partition: int, offset: int | None) -> None:
