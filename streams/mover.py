@@ -28,10 +28,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from cronstream import logs, pulse
 from cronstream.clock import SECOND, Clock, SystemClock
-from cronstream.dead_letters import Record
 from cronstream.fault_points import reach
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from cronstream.topics import RETRY_TIERS
+from streams.consuming import COOPERATIVE, consumer_of, record_of
 from streams.moves import Heads, Move, Out, Place
 from streams.topics import TopicsError, require
 
@@ -96,29 +96,16 @@ class Session:
         self._paused: set[Place] = set()
         self._aborted = False
         self._topics = [settings.topics.retry(tier) for tier in RETRY_TIERS]
-        session_ms = round(settings.session_timeout_seconds * 1000)
-        common = {"bootstrap.servers": settings.kafka, "client.id": settings.node, "logger": log.getChild("librdkafka")}
         self._producer = Producer(
             {
-                **common,
+                "bootstrap.servers": settings.kafka,
+                "client.id": settings.node,
                 "transactional.id": f"{settings.installation}-mover-{settings.node}",
                 "transaction.timeout.ms": round(TRANSACTION_SECONDS * 1000),
+                "logger": log.getChild("librdkafka"),
             }
         )
-        self._consumer = Consumer(
-            {
-                **common,
-                "group.id": f"{settings.installation}-mover",
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": session_ms // 6,
-                "fetch.wait.max.ms": 50,
-                "partition.assignment.strategy": "cooperative-sticky",
-            }
-        )
+        self._consumer = consumer_of(settings, "mover", log, COOPERATIVE)
 
     def run(self, stop: threading.Event) -> None:
         """Take, wait, hand on."""
@@ -164,7 +151,7 @@ class Session:
                 raise KafkaException(message.error())
             # What was fetched before its partition left may be handed out after it: that is another mover's to take.
             if (message.topic(), message.partition()) in self._ours:
-                self._heads.take(_record(message))
+                self._heads.take(record_of(message))
 
     def _pause(self) -> None:
         """Take no more of a partition whose head is not due."""
@@ -230,11 +217,6 @@ class Session:
 
 def _places(partitions: list[TopicPartition]) -> set[Place]:
     return {(partition.topic, partition.partition) for partition in partitions}
-
-
-def _record(message: Any) -> Record:
-    headers = [(name, value or b"") for name, value in message.headers() or []]
-    return Record(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
 
 
 def main() -> None:
