@@ -158,7 +158,8 @@ class StreamsApp(faust.App):
         settings = self.settings
         topics = settings.topics
         settling = Settling(topics, jobs.get, waiting.get, settings.overlap_queue_limit)
-        admitting = Admitting(topics, settings.dedup_window_seconds, admitted.values(), settling.is_deleted)
+        window = settings.dedup_window_seconds
+        admitting = Admitting(topics, window, admitted.values(), settling.is_deleted, self.clock)
         self._running.begin(partition, jobs.items(), index)
 
         def lane(stage: Stage, tables: LaneTables) -> Lane:

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from cronstream import dead_letters
-from cronstream.clock import SECOND
+from cronstream.clock import SECOND, Clock
 from cronstream.dead_letters import Headers, Record
 from cronstream.records import Batch, Item, Kind, PoisonRecord, Source, in_batches
 from cronstream.topics import Topics
@@ -93,10 +93,16 @@ class Admitting:
     name = "admit"
 
     def __init__(
-        self, topics: Topics, window_seconds: float, rows: Iterable[bytes], deleted: Callable[[int], bool]
+        self,
+        topics: Topics,
+        window_seconds: float,
+        rows: Iterable[bytes],
+        deleted: Callable[[int], bool],
+        clock: Clock,
     ) -> None:
         self._topics = topics
-        self._window = window.Window(round(window_seconds * SECOND), map(window.Row.decode, rows))
+        self._clock = clock
+        self._window = window.Window(round(window_seconds * SECOND), map(window.Row.decode, rows), self._now_us())
         self._deleted = deleted
 
     def decide(self, records: Sequence[Record]) -> Effects:
@@ -116,10 +122,9 @@ class Admitting:
             admission = admit_retries(self._window, batch, at, self._deleted)
         else:
             admission = admit(self._window, batch, at)
-        gone = self._window.leftover + self._window.add(admission.row)
-        self._window.leftover = []
-        effects.rows.update(dict.fromkeys(gone))
+        # The row first: what leaves because of it must not be missing when the record is decided again.
         effects.rows[admission.row.key] = admission.row.encode()
+        effects.rows.update(dict.fromkeys(self._window.add(admission.row, self._now_us())))
         effects.rows_first |= is_retry
         for topic, out in ((self._topics.attempts, admission.attempts), (self._topics.outcomes, admission.outcomes)):
             if out is not None:
@@ -138,6 +143,9 @@ class Admitting:
             published_twice=admission.duplicates,
             records_repeated=int(admission.again),
         )
+
+    def _now_us(self) -> int:
+        return self._clock.boot_ns() // 1000
 
 
 class Settling:

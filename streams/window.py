@@ -13,12 +13,14 @@ state of its successor: for the same record it writes the same row.
 
 The running clock is the maximum of published_at, but no record raises it by
 more than a minute, so one wild record cannot empty the window. A row leaves
-when the clock has moved on by the window since the row was written; the row that
-first carried the newest token stays until a newer one comes, so a stale
+when the clock has moved on by the window since the row was written, and this process has had the row for half
+the window: after an outage the clock jumps over it within moments, while what was sent before the
+outage still comes again. The row that first carried the newest token stays until a newer one comes, so a stale
 leader stays refused however long its silence was.
 
 Memory: 8 bytes an admitted id, about 400 bytes an instant and a row; a full
-window of 8,300 triggers/s is 40 MB over all partitions.
+window of 8,300 triggers/s is 40 MB over all partitions. What is caught up after an outage stays beside it for half
+the window.
 """
 
 from __future__ import annotations
@@ -127,20 +129,20 @@ def key_of(place: Place) -> bytes:
 class Window:
     """A partition's rows and what is derived from them. Changed by ``add`` alone."""
 
-    def __init__(self, window_us: int, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, window_us: int, rows: Iterable[Row] = (), now_us: int = 0) -> None:
+        """``now_us`` here and in ``add`` is time of this process, from any beginning."""
         self._window_us = window_us
         self._ids: dict[Instant, IdSet] = {}
         self._rows: dict[Place, Row] = {}
-        self._ages: deque[Place] = deque()
+        self._ages: deque[tuple[Place, int]] = deque()
+        """The rows that have not left, oldest first, and since when this process has had them."""
         self._steps: list[tuple[int, int]] = []
         self._clock: int | None = None
         self._kept: Place | None = None
         """The aged row that first carried the newest token, once there is one."""
-        self.leftover: list[bytes] = []
-        """Keys that the rows given at the start should have lost already."""
         # Within an origin the clock never falls, so this is also each origin's own order.
         for row in sorted(rows, key=lambda row: (row.clock, row.origin, row.offset)):
-            self.leftover += self.add(row)
+            self.add(row, now_us)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -173,34 +175,38 @@ class Window:
         held = self._ids.get(instant)
         return held.known(ids) if held is not None else np.zeros(len(ids), np.bool_)
 
-    def add(self, row: Row) -> list[bytes]:
+    def add(self, row: Row, now_us: int) -> list[bytes]:
         """Remember a decision. Returns the keys that leave the table because of it."""
         gone: list[bytes] = []
         old = self._rows.get(row.place)
-        if old == row:
-            return gone
-        if old is None:
-            self._ages.append(row.place)
-        elif row.place == self._kept:
-            self._ages.append(row.place)
-            self._kept = None
-        else:
-            self._forget(old)
-        self._rows[row.place] = row
-        for packed in row.decided:
-            self._ids.setdefault(packed.instant, IdSet()).add(packed.array())
-        if self._step(row) and self._kept is not None:
-            gone.append(self._drop(self._kept))
-            self._kept = None
-        self._clock = max(row.clock, row.clock if self._clock is None else self._clock)
-        while self._rows[self._ages[0]].clock + self._window_us < self._clock:
-            place = self._ages.popleft()
+        if old != row:
+            if old is None:
+                self._ages.append((row.place, now_us))
+            elif row.place == self._kept:
+                self._ages.append((row.place, now_us))
+                self._kept = None
+            else:
+                self._forget(old)
+            self._rows[row.place] = row
+            for packed in row.decided:
+                self._ids.setdefault(packed.instant, IdSet()).add(packed.array())
+            if self._step(row) and self._kept is not None:
+                gone.append(self._drop(self._kept))
+                self._kept = None
+            self._clock = row.clock if self._clock is None else max(row.clock, self._clock)
+        while self._ages and self._has_aged(*self._ages[0], now_us):
+            place, _ = self._ages.popleft()
             self._forget(self._rows[place])
             if place == self._newest_step:
                 self._kept = place
             else:
                 gone.append(self._drop(place))
         return gone
+
+    def _has_aged(self, place: Place, since_us: int, now_us: int) -> bool:
+        assert self._clock is not None
+        by_the_clock = self._rows[place].clock + self._window_us < self._clock
+        return by_the_clock and now_us - since_us > self._window_us // 2
 
     def _forget(self, row: Row) -> None:
         for packed in row.decided:

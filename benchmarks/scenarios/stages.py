@@ -24,6 +24,7 @@ from benchmarks.pipeline import ended, log_ends
 from benchmarks.report import Report
 from benchmarks.scale import jobs
 from benchmarks.tables import table
+from cronstream.clock import SystemClock
 from cronstream.dead_letters import Record
 from cronstream.settings import Installation
 from cronstream.topics import Topics
@@ -115,7 +116,7 @@ def _pure(report: Report, which: str) -> Row:
     stage: Stage
     if which == "admit":
         rounds, topic = feeding.triggers(ids, at_us, 1), topics.triggers
-        stage = Admitting(topics, 600.0, [], lambda _: False)
+        stage = Admitting(topics, 600.0, [], lambda _: False, SystemClock())
     else:
         rounds, topic = feeding.successes(ids, at_us, 1), topics.outcomes
         stored: dict[bytes, bytes | None] = {}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cronstream.bodies import Policy, Report, Work, pack, skip_of
-from cronstream.clock import MINUTE, SECOND
+from cronstream.clock import MINUTE, SECOND, FakeClock
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind, Source
 from cronstream.topics import RETRY_TIERS, Topics
@@ -30,6 +30,8 @@ QUEUE_LIMIT = 2
 MOST_RUNS = 8
 """Of one job: fewer than a status keeps, beyond which a second end is told by the window alone."""
 ALLOW, QUEUE, ALONE, FINAL = 1, 2, 3, 4
+OTHER = 20
+"""A job that is of no interest: its records carry the time."""
 KINDS = {ALLOW: Kind.RUN, QUEUE: Kind.RUN_QUEUED, ALONE: Kind.RUN_ALONE, FINAL: Kind.RUN}
 STRANGER = 10
 WORKS = {
@@ -95,7 +97,7 @@ class Delivery(RuleBasedStateMachine):
     def recover(self) -> None:
         world = self.world
         self.settling = Settling(TOPICS, world.jobs.get, world.waiting.get, QUEUE_LIMIT)
-        self.admitting = Admitting(TOPICS, 600, list(world.admitted.values()), self.settling.is_deleted)
+        self.admitting = Admitting(TOPICS, 600, list(world.admitted.values()), self.settling.is_deleted, FakeClock())
         self.next = defaultdict(int, world.committed)
 
     # The leader.
@@ -140,6 +142,17 @@ class Delivery(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         self.recover()
+
+    @rule(killed=st.booleans())
+    def outage(self, killed: bool) -> None:
+        """Nothing of streams runs for a quarter of an hour, the leader goes on; then all of it is read at once."""
+        for _ in range(15):
+            self.time += MINUTE
+            self.produce(TOPICS.triggers, [Item(Kind.CANCEL, OTHER, self.time)])
+        if killed:
+            self.recover()
+        while self.take([TOPICS.triggers] * 4):
+            pass
 
     @rule(
         topics=st.one_of(steps, st.lists(st.just(TOPICS.outcomes), min_size=1, max_size=4)),

@@ -13,7 +13,7 @@ DUE = "cronstream.retry.due"
 
 def take(window: Window, batch: Batch, offset: int) -> Admission:
     admission = admit(window, batch, at(offset))
-    window.add(admission.row)
+    window.add(admission.row, batch.published_at)
     return admission
 
 
@@ -179,7 +179,7 @@ def test_a_retry_is_admitted_once_and_never_refused_for_its_token() -> None:
     take(window, triggers([run(1)], token=9), 0)
     retries = triggers([run(1, attempt=2), run(2, attempt=2)], token=3)
     admission = admit_retries(window, retries, Source(DUE, 0, 0), lambda job_id: job_id == 2)
-    window.add(admission.row)
+    window.add(admission.row, 0)
     assert runs(admission.attempts) == [(1, NOON, 0, 2)]
     assert runs(admission.outcomes) == [(2, NOON, 0, 2)]
     assert admission.outcomes is not None
@@ -194,6 +194,6 @@ def test_rows_of_triggers_and_retries_are_told_apart() -> None:
     window = new_window()
     take(window, triggers([run(1)]), 5)
     retry = admit_retries(window, triggers([run(1, attempt=2)]), Source(DUE, 0, 5), lambda _: False)
-    window.add(retry.row)
+    window.add(retry.row, 0)
     assert retry.row.key != admit(window, triggers([run(1)]), at(5)).row.key
     assert runs(admit(window, triggers([run(1)]), at(5)).attempts) == [(1, NOON, 0, 1)]

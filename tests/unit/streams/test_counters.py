@@ -26,7 +26,7 @@ class Both:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.admitting = Admitting(TOPICS, 600, [], lambda _: False)
+        self.admitting = Admitting(TOPICS, 600, [], lambda _: False, FakeClock())
         self.rows: dict[bytes, bytes] = {}
         self.settling = Settling(TOPICS, self.rows.get, {}.get, 100)
         self.offset = 0

@@ -65,7 +65,7 @@ class TableOf:
 def new_lane(
     broker: Broker, trusted: Callable[[], bool] = lambda: True, store: Callable[..., None] | None = None
 ) -> Lane:
-    stage = Admitting(TOPICS, 600, [], lambda job_id: job_id == DELETED)
+    stage = Admitting(TOPICS, 600, [], lambda job_id: job_id == DELETED, FakeClock())
     table = TableOf(broker)
     table.store = store or broker.store
     lane = Lane(0, stage, Tables(table), broker.send, TOPICS, trusted, FakeClock(), Counter())
@@ -172,7 +172,7 @@ def test_of_a_step_that_breaks_the_stage_only_the_culprit_is_set_aside() -> None
 
     async def story() -> None:
         broker = Broker()
-        stage = Picky(TOPICS, 600, [], lambda _: False)
+        stage = Picky(TOPICS, 600, [], lambda _: False, FakeClock())
         lane = Lane(0, stage, Tables(TableOf(broker)), broker.send, TOPICS, lambda: True, FakeClock(), Counter())
         for offset in range(3):
             await lane.put(record(offset))

@@ -13,6 +13,8 @@ from tests.unit.streams.making import NOON
 
 INSTANT = (NOON, 0, 1)
 WINDOW = 10 * MINUTE
+LATER = WINDOW // 2 + 1
+"""When this process has had for long enough what it had at the start."""
 
 
 def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -63,24 +65,24 @@ def test_the_clock_rises_by_at_most_a_minute_a_record_and_never_falls() -> None:
 
 def test_a_row_leaves_when_the_clock_is_past_the_window() -> None:
     window = Window(WINDOW, [row(0, NOON, admitted=(1, 2)), row(1, NOON + 1, admitted=(3,))])
-    assert window.add(row(2, NOON + WINDOW)) == []
+    assert window.add(row(2, NOON + WINDOW), LATER) == []
     assert window.known(INSTANT, ids(1, 2, 3)).all()
     # Offset 0 was the first with the newest token: its ids leave, its row stays.
-    assert window.add(row(3, NOON + WINDOW + 2)) == [key_of((0, 1))]
+    assert window.add(row(3, NOON + WINDOW + 2), LATER) == [key_of((0, 1))]
     assert not window.known(INSTANT, ids(1, 2, 3)).any()
     assert window.newest_token_before(9) == 1
-    assert window.add(row(4, NOON + WINDOW + 3, token=2)) == [key_of((0, 0))]
+    assert window.add(row(4, NOON + WINDOW + 3, token=2), LATER) == [key_of((0, 0))]
     assert [window.newest_token_before(offset) for offset in (2, 3, 4, 5)] == [-1, 1, 1, 2]
 
 
 def test_a_row_is_replaced_when_its_offset_holds_another_record() -> None:
     window = Window(WINDOW, [row(0, NOON, admitted=(1,)), row(1, NOON, admitted=(2,))])
-    assert window.add(row(0, NOON, admitted=(1,))) == []
-    assert window.add(row(0, NOON + 1, admitted=(3,))) == []
+    assert window.add(row(0, NOON, admitted=(1,)), LATER) == []
+    assert window.add(row(0, NOON + 1, admitted=(3,)), LATER) == []
     assert window.known(INSTANT, ids(1, 2, 3)).tolist() == [False, True, True]
-    assert window.add(row(2, NOON + WINDOW + 2)) == [key_of((0, 1))]
+    assert window.add(row(2, NOON + WINDOW + 2), LATER) == [key_of((0, 1))]
     assert window.ids == 0
-    window.add(row(0, NOON + WINDOW + 3, admitted=(4,)))
+    window.add(row(0, NOON + WINDOW + 3, admitted=(4,)), LATER)
     assert window.known(INSTANT, ids(4)).all()
 
 
@@ -90,18 +92,30 @@ def test_a_window_loaded_from_its_rows_is_the_same_window() -> None:
     for offset in range(40):
         new = row(offset, NOON + offset * MINUTE, token=offset // 15, admitted=(offset, 1000 + offset))
         table[new.key] = new
-        for key in window.add(new):
+        for key in window.add(new, offset * MINUTE):
             del table[key]
         loaded = Window(WINDOW, table.values())
-        assert loaded.leftover == []
-        assert (len(loaded), loaded.ids) == (len(window), window.ids)
+        assert len(loaded) == len(window)
+        # The row that is kept for its token has its ids again, for a while.
+        assert loaded.ids - window.ids in (0, 2)
         assert [loaded.newest_token_before(o) for o in range(50)] == [window.newest_token_before(o) for o in range(50)]
     assert len(table) <= 13
 
 
-def test_rows_that_outlived_a_crash_leave_with_the_next_record() -> None:
+def test_rows_that_outlived_a_crash_leave_once_this_process_has_had_them_for_long_enough() -> None:
     stale = [row(0, NOON), row(1, NOON, admitted=(1,)), row(2, NOON + WINDOW + 1)]
-    assert Window(WINDOW, stale).leftover == [key_of((0, 1))]
+    window = Window(WINDOW, stale, now_us=MINUTE)
+    assert window.add(row(3, NOON + WINDOW + 1), MINUTE + WINDOW // 2) == []
+    assert window.known(INSTANT, ids(1)).all()
+    assert window.add(row(4, NOON + WINDOW + 1), MINUTE + LATER) == [key_of((0, 1))]
+
+
+def test_a_clock_that_jumps_over_an_outage_empties_no_window() -> None:
+    window = Window(WINDOW, [row(0, NOON, admitted=(1,))])
+    for offset in range(1, 200):
+        assert window.add(row(offset, NOON + offset * MINUTE, admitted=(1 + offset,)), offset) == []
+    assert window.known(INSTANT, ids(*range(1, 201))).all()
+    assert len(window.add(row(200, NOON + 200 * MINUTE), 200 + LATER)) > 180
 
 
 def test_only_the_same_record_has_the_stored_decision() -> None:
