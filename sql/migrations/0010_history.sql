@@ -1,4 +1,29 @@
--- History that can be let go of day by day, and what SQL users see of jobs and dead letters.
+-- History: one row an attempt, and one for every scheduled time that did not run. Append-only; UTC days of the
+-- scheduled time, let go of day by day; no default partition, so that old days can be detached concurrently.
+-- And what SQL users see of jobs and dead letters.
+
+CREATE TABLE cronstream.job_runs (
+    job_id          bigint NOT NULL,
+    scheduled_time  timestamptz NOT NULL,
+    request_id      bigint NOT NULL DEFAULT 0,   -- 0: the schedule's own
+    attempt         integer NOT NULL,            -- from 1; 0: did not run
+    tenant          text,
+    name            text,
+    outcome         text NOT NULL CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'lost', 'skipped', 'cancelled')),
+    reason          text,
+    first_time      timestamptz,                 -- of summed-up skips; scheduled_time is the last
+    run_count       bigint DEFAULT 1,            -- how many scheduled times the row stands for
+    published_at    timestamptz,
+    started_at      timestamptz,
+    finished_at     timestamptz,
+    worker          text,
+    fencing_token   bigint,
+    error           text,
+    output          text,
+    recorded_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (job_id, scheduled_time, request_id, attempt),
+    CHECK (outcome <> 'skipped' OR attempt = 0)
+) PARTITION BY RANGE (scheduled_time);
 
 -- ---- partitions ------------------------------------------------------------------------------------
 
@@ -16,7 +41,7 @@ END;
 -- Built beside and then attached, because CREATE TABLE PARTITION OF would lock readers out. A late row of a day
 -- that retention is letting go of gets a new table: only while the old one's detachment is under way must it wait,
 -- which is error 55P03 (try again). A detachment that nobody carries on is ended here.
-CREATE OR REPLACE FUNCTION cronstream.ensure_job_runs_partition(day date) RETURNS boolean
+CREATE FUNCTION cronstream.ensure_job_runs_partition(day date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     part text := 'job_runs_' || to_char(day, 'YYYYMMDD');
@@ -51,6 +76,8 @@ BEGIN
                    part, begins, begins + interval '24 hours');
     RETURN true;
 END $$;
+
+SELECT cronstream.ensure_job_runs_partition((now() AT TIME ZONE 'UTC')::date + ahead) FROM generate_series(-1, 7) AS ahead;
 
 -- One row a file: what was exported, and whether its rows are in Postgres again.
 CREATE TABLE cronstream.history_exports (

@@ -374,23 +374,3 @@ BEGIN
     EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%1$s) ON cronstream.job_definitions TO %2$I', columns, role_name);
     EXECUTE format('GRANT EXECUTE ON FUNCTION cronstream.begin_request, cronstream.finish_request TO %I', role_name);
 END $$;
-
-ALTER PUBLICATION cronstream_capture ADD TABLE cronstream.open_requests;
-
--- What the capture's login role needs besides LOGIN and REPLICATION, which only a superuser gives.
-CREATE FUNCTION cronstream.grant_capture(role_name name) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
-    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
-    EXECUTE format('GRANT SELECT ON cronstream.job_changes, cronstream.open_requests, cronstream.capture_heartbeat TO %I', role_name);
-    EXECUTE format('GRANT INSERT, UPDATE ON cronstream.capture_heartbeat TO %I', role_name);
-END $$;
-
--- A role of this name gets its rights at once; any other by SELECT cronstream.grant_capture('...').
-DO $$
-BEGIN
-    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cronstream_capture') THEN
-        PERFORM cronstream.grant_capture('cronstream_capture');
-    END IF;
-END $$;
