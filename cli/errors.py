@@ -52,8 +52,12 @@ def explain(error: Exception) -> Failure | None:
 def _explain_postgres(error: Exception) -> Failure | None:
     import psycopg
 
+    from sql import OtherInstallation
+
     if not isinstance(error, psycopg.Error):
         return None
+    if isinstance(error, OtherInstallation):
+        return Failure(str(error))
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
         return Failure("the database has no cronstream schema, or an old one: run `cronstream setup`")
     if isinstance(error, psycopg.errors.QueryCanceled):

@@ -37,6 +37,7 @@ def setup(as_json: bool) -> None:
     chosen = settings(CaptureSettings)
     with _step("schema") as done, sql.connect(chosen, "setup", autocommit=True) as connection:
         applied = [f"{one.version:04}_{one.name}" for one in migrate(connection)]
+        sql.claim(connection, chosen.installation)
         done.append(f"{len(applied)} migrations applied" if applied else "up to date")
     with _step("topics") as done:
         made = make_topics(chosen)

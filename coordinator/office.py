@@ -19,7 +19,7 @@ from coordinator.arrivals import Mailbox
 from coordinator.database_clock import ClocksDiffer, DatabaseClock
 from coordinator.dispatcher import Dispatcher
 from coordinator.election import etcd_identity
-from coordinator.epoch import fence_postgres
+from coordinator.epoch import NotFit, fence_postgres
 from coordinator.etcd import EtcdUnavailable
 from coordinator.feed import Feed
 from coordinator.publisher import Publisher
@@ -68,6 +68,8 @@ class Office:
             self.dispatcher.run(self._stop_process)
         except ClocksDiffer as error:
             raise TermOver(str(error)) from None
+        except sql.OtherInstallation as error:
+            raise NotFit(str(error)) from None
         except psycopg.Error as error:
             raise TermOver(f"Postgres, while taking office: {str(error).strip()}") from None
         finally:

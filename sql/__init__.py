@@ -1,5 +1,5 @@
 """Where truth is stored: migrations and named queries as .sql files, and the way to the server."""
 
-from sql.connection import connect
+from sql.connection import OtherInstallation, claim, connect
 
-__all__ = ["connect"]
+__all__ = ["OtherInstallation", "claim", "connect"]

@@ -8,7 +8,7 @@ import sys
 import psycopg
 
 from cronstream.settings import Installation, SettingsError, read_settings
-from sql.connection import connect
+from sql.connection import claim, connect
 from sql.migrate import SchemaError, migrate, schema_version_check
 
 USAGE = "usage: python -m sql migrate | check"
@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
                 return 0
             for migration in migrate(conn):
                 print(f"schema: applied {migration.version:04}_{migration.name}")
+            claim(conn, settings.installation)
             print("schema: up to date")
     except (SettingsError, SchemaError, psycopg.OperationalError) as error:
         print(f"python -m sql: {error}", file=sys.stderr)

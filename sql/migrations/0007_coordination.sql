@@ -12,6 +12,13 @@ CREATE TABLE cronstream.schedules (
 -- The order in which slices are loaded: a herd of one instant is read once, not once a slice.
 CREATE INDEX schedules_next_run_at ON cronstream.schedules (next_run_at, job_id) WHERE next_run_at IS NOT NULL;
 
+-- Whose database this is: topics, keys of etcd and the slot hang off the name, so no other installation may work on it.
+CREATE TABLE cronstream.installation (
+    single  boolean PRIMARY KEY DEFAULT true CHECK (single),
+    name    text NOT NULL
+);
+GRANT SELECT ON cronstream.installation TO PUBLIC;
+
 -- The newest fencing token seen. Every advance locks this row FOR SHARE and checks it.
 -- A wiped or restored etcd counts its revisions anew. Adopting it sets base to the newest token, so that
 -- token = base + revision goes on growing.

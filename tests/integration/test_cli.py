@@ -107,6 +107,9 @@ def test_setup_makes_everything_once(bare: Command) -> None:
     assert len(topics[f"{name}.triggers"].partitions) == 4
     assert len(topics[f"{name}.changes"].partitions) == 1
 
+    mistyped = Command({**bare.variables, "CRONSTREAM_INSTALLATION": "mistyped"}).refusal("setup")
+    assert f"belongs to the installation {name}" in mistyped
+
     second = bare.json("setup")
     assert (second["migrations"], second["topics"]) == ([], [])
 
@@ -275,3 +278,16 @@ def test_status_shows_who_leads_and_what_streams_count(installation: TestInstall
 def test_adopting_an_etcd_lets_tokens_go_on(cronstream: Command, database: psycopg.Connection[Any]) -> None:
     database.execute("UPDATE cronstream.coordinator_epoch SET token = 41")
     assert cronstream.json("adopt-etcd", "--yes") == {"adopted": True, "base": 41}
+
+
+def test_a_database_belongs_to_one_installation(cronstream: Command, database: psycopg.Connection[Any]) -> None:
+    database.execute("UPDATE cronstream.coordinator_epoch SET token = 41")
+    own = cronstream.variables["CRONSTREAM_INSTALLATION"]
+    other = Command({**cronstream.variables, "CRONSTREAM_INSTALLATION": "mistyped"})
+    for arguments in (("adopt-etcd", "--yes"), ("setup",), ("jobs", "list")):
+        refusal = other.refusal(*arguments)
+        assert f"belongs to the installation {own}, and CRONSTREAM_INSTALLATION is mistyped: set it to {own}" in refusal
+    assert database.execute("SELECT token, base FROM cronstream.coordinator_epoch").fetchone() == (41, 0)
+    assert own in other("doctor").stdout
+    topics = AdminClient({"bootstrap.servers": cronstream.variables["CRONSTREAM_KAFKA"]}).list_topics(timeout=10).topics
+    assert "mistyped.triggers" not in topics

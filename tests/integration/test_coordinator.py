@@ -139,6 +139,17 @@ def test_a_wiped_etcd_is_known_by_its_missing_name_whatever_its_revisions(
         eventually(lambda: len(times_of(triggers, job_id)) >= 2, within=30)
 
 
+def test_a_coordinator_of_another_installation_does_not_lead_here_and_says_whose_the_database_is(
+    installation: TestInstallation,
+) -> None:
+    process = installation.start("coordinator", "c1", **AUDITED, installation="another")
+    eventually(lambda: f"belongs to the installation {installation.name}" in installation.log_of("c1"), within=15)
+    assert "adopt-etcd" not in installation.log_of("c1")
+    assert process.poll() is None
+    with installation.connect() as connection:
+        assert connection.execute("SELECT token FROM cronstream.coordinator_epoch").fetchone() == (0,)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -8,6 +8,8 @@ import zoneinfo
 import psycopg
 import pytest
 
+import sql
+from cronstream.settings import Installation
 from sql.migrate import Migration, SchemaError, load_migrations, migrate, schema_version_check
 from tests.support.installation import TestInstallation
 
@@ -73,6 +75,20 @@ def test_newer_older_and_changed_schemas_are_refused(postgres_dsn: str) -> None:
         conn.execute("DELETE FROM cronstream.schema_migrations WHERE version >= 2")
         with pytest.raises(SchemaError, match="is outdated"):
             schema_version_check(conn)
+
+
+def test_a_database_is_claimed_once_and_refused_to_every_other_installation(installation: TestInstallation) -> None:
+    settings = installation.settings(Installation)
+    other = installation.settings(Installation, installation="mistyped")
+    said = f"belongs to the installation {installation.name}, and CRONSTREAM_INSTALLATION is mistyped: set it to"
+    with sql.connect(settings) as conn:
+        assert not conn.autocommit
+        sql.claim(conn, installation.name)
+        with pytest.raises(sql.OtherInstallation, match=said):
+            sql.claim(conn, "mistyped")
+    for autocommit in (True, False):
+        with pytest.raises(sql.OtherInstallation, match=said):
+            sql.connect(other, autocommit=autocommit)
 
 
 def test_the_zones_are_those_of_the_pinned_tzdata(installation: TestInstallation) -> None:

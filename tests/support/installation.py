@@ -22,6 +22,7 @@ from connectors.config import connector_name, slot_name
 from connectors.connect_api import ConnectApi
 from cronstream.settings import CaptureSettings, Installation, read_settings
 from cronstream.topics import Topics
+from sql.connection import claim
 from sql.migrate import migrate
 from tests.support.endpoints import Endpoints
 from tests.support.poll import eventually
@@ -51,6 +52,7 @@ class TestInstallation:
             made = cls(name, endpoints, dsn, Path(folder))
             with psycopg.connect(dsn, autocommit=True) as connection:
                 migrate(connection)
+                claim(connection, name)
             made._create_topics()
             try:
                 yield made
