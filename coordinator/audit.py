@@ -1,9 +1,9 @@
 """The audit: which open edits did capture miss? Its cost is the number of open edits, never of jobs.
 
-An open change counts as missed when the feed has delivered something that was committed
-well after it, or when it has waited long and nothing at all came meanwhile: for as long as
-capture brings the edits of a long transaction, it brings no heartbeat.
-Missed changes are planned from the table like any other.
+An open change was missed when the feed has delivered something that was committed well after it. One that
+has waited long while nothing at all came is planned too, but only the feed can tell whether it was lost: for as
+long as capture decodes a long transaction it brings nothing, and while it brings its edits no heartbeat.
+Both are planned from the table like any other.
 """
 
 from __future__ import annotations
@@ -26,22 +26,15 @@ class OpenChange:
     committed_us: int
 
 
-def missed(
-    changes: Iterable[OpenChange],
-    *,
-    reached_us: int | None,
-    heard_us: int | None,
-    now_us: int,
-    stale_us: int,
-) -> list[OpenChange]:
-    """The changes that the feed should have delivered by now.
+def missed(changes: Iterable[OpenChange], reached_us: int | None) -> list[OpenChange]:
+    """The changes that the feed has passed. ``reached_us``: the newest commit among what it delivered."""
+    if reached_us is None:
+        return []
+    return [change for change in changes if reached_us > change.committed_us + _MARGIN_US]
 
-    ``reached_us``: the newest commit among what it delivered; ``heard_us``: when it last delivered anything.
-    """
-    silent = heard_us is None or now_us - heard_us > stale_us
-    return [
-        change
-        for change in changes
-        if (reached_us is not None and reached_us > change.committed_us + _MARGIN_US)
-        or (silent and now_us - change.committed_us > stale_us)
-    ]
+
+def overdue(changes: Iterable[OpenChange], heard_us: int | None, now_us: int, stale_us: int) -> list[OpenChange]:
+    """The changes that have waited for longer than ``stale_us``, as nothing came (at ``heard_us``) for as long."""
+    if heard_us is not None and now_us - heard_us <= stale_us:
+        return []
+    return [change for change in changes if now_us - change.committed_us > stale_us]

@@ -1,9 +1,9 @@
-"""Edits of long transactions: planned from the table as soon as capture has brought the first of them.
+"""Edits that are planned from the table before capture has brought them.
 
 Capture brings a hundred thousand edits of one statement one after the other, for half a minute on
 two busy cores. They stand in the table from their commit on, so what comes behind the newest one
-delivered is read there, page by page. Each is expected of the feed all the same: one that
-a later heartbeat overtakes was lost by capture, and counts as missed.
+delivered is read there, page by page; and what has waited long for a silent feed is read by the audit. Each is
+expected of the feed all the same: one that it passes was lost by capture, and counts as missed.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ class ReadAhead:
         return self.after_id is not None and change_id > self.after_id
 
     def was_read(self, page: Iterable[OpenChange], newest_id: int | None) -> None:
-        """These were handed over, and the feed has yet to bring them. ``newest_id`` None: the page was the last."""
-        self._expected.update((change.change_id, change) for change in page)
+        """These were handed over. ``newest_id`` None: the page was the last."""
+        self.expect(page)
         self.after_id = newest_id
+
+    def expect(self, changes: Iterable[OpenChange]) -> None:
+        """These are handed over, and the feed has yet to bring them."""
+        self._expected.update((change.change_id, change) for change in changes)
 
     def came(self, change_id: int) -> bool:
         """The feed brought a change; True if it had been read ahead."""
         return self._expected.pop(change_id, None) is not None
 
-    def lost(self, reached_us: int | None, now_us: int) -> int:
+    def lost(self, reached_us: int | None) -> int:
         """How many the feed has passed without bringing them; they are expected no longer."""
-        if not self._expected or reached_us is None:
-            return 0
-        lost = missed(self._expected.values(), reached_us=reached_us, heard_us=now_us, now_us=now_us, stale_us=1)
+        lost = missed(self._expected.values(), reached_us)
         for change in lost:
             del self._expected[change.change_id]
         return len(lost)

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from coordinator.arrivals import MOST_EDITS, Audited, Edits, Forget, Horizon, JobColumns, Loaded, Mailbox
 from coordinator.asking import Ask, Asking, Stopping
-from coordinator.audit import OpenChange, missed
+from coordinator.audit import OpenChange, missed, overdue
 from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
 from coordinator.handing import Handing
@@ -238,21 +238,19 @@ class Reader:
             closed.difference_update(change.change_id for change in changes)
             due = self._posted.new(changes)
             if not first:
-                due = missed(
-                    (change for change in due if not self._read_ahead.will_read(change.change_id)),
-                    reached_us=self.reached_us,
-                    heard_us=self._heard_us,
-                    now_us=now_us,
-                    stale_us=stale_us,
-                )
-                self._note_missed(len(due))
+                due = [change for change in due if not self._read_ahead.will_read(change.change_id)]
+                lost = missed(due, self.reached_us)
+                self._note_missed(len(lost))
+                waiting = overdue(set(due).difference(lost), self._heard_us, now_us, stale_us)
+                self._read_ahead.expect(waiting)
+                due = sorted(lost + waiting, key=lambda change: change.change_id)
             for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
                 self._post_edits(chunk)
                 self._follow_unless(first)
             if len(changes) < _OPEN_AT_ONCE:
                 break
             after_id = changes[-1].change_id
-        self._note_missed(self._read_ahead.lost(self.reached_us, now_us))
+        self._note_missed(self._read_ahead.lost(self.reached_us))
         self.requests.audit(self._ask)
         self._posted.close(closed)  # what was handed over meanwhile is not among them: these rows were read before
 

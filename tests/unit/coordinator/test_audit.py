@@ -165,6 +165,31 @@ def test_a_feed_that_brings_edits_all_the_time_misses_none_for_want_of_a_heartbe
     assert (planned(world, jobs), world.reader.capture_missed) == (MORE, 0)
 
 
+def test_a_feed_that_decodes_a_long_transaction_for_long_has_missed_nothing() -> None:
+    """It is silent meanwhile, and the edits are planned from the table; then it brings them all."""
+    world = quiet_world()
+    jobs = long_transaction(world)
+    for _ in range(4):
+        turn(world, 5.0)
+    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, 0)
+    deliver(world, MORE)
+    go_on(world, 3)
+    assert (world.tables.changes, world.reader.capture_missed) == ({}, 0)
+
+
+def test_what_was_planned_in_silence_and_never_comes_was_missed() -> None:
+    world = quiet_world()
+    jobs = long_transaction(world)
+    for _ in range(4):
+        turn(world, 5.0)
+    world.feed.clear()
+    for _ in range(6):
+        turn(world)
+        world.reader.beat(world.now_us())
+    turn(world, 6.0)
+    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, MORE)
+
+
 def test_an_edit_that_came_shows_how_far_the_feed_has_come() -> None:
     """Heartbeats may be missing; what was committed well before is missed all the same."""
     world = quiet_world()

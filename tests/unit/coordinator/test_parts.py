@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coordinator.arrivals import Job, JobColumns
-from coordinator.audit import OpenChange, missed
+from coordinator.audit import OpenChange, missed, overdue
 from coordinator.batching import item_batches, pack
 from coordinator.lateness import Lateness
 from coordinator.loaded import LoadedJobs
@@ -119,30 +119,27 @@ def test_a_stored_schedule_that_cannot_be_read_is_a_job_to_be_set_aside() -> Non
 CHANGE = OpenChange(1, 1, 100 * SECOND)
 
 
+@pytest.mark.parametrize(("reached", "expected"), [(None, False), (99, False), (100.5, False), (101.5, True)])
+def test_what_the_feed_has_passed_was_missed(reached: float | None, expected: bool) -> None:
+    found = missed([CHANGE], None if reached is None else int(reached * SECOND))
+    assert found == ([CHANGE] if expected else [])
+
+
 @pytest.mark.parametrize(
-    ("reached", "heard", "now", "expected"),
+    ("heard", "now", "expected"),
     [
-        (None, None, 105, False),  # nothing yet, and not long
-        (None, None, 111, True),
-        (99, 104, 105, False),  # the feed has not come so far
-        (100.5, 104, 105, False),  # within the margin
-        (101.5, 104, 105, True),
-        (99, 100, 111, True),  # silent for long
-        (99, 110, 150, True),
-        (100, 149, 150, False),  # it still brings the edits of a long transaction
-        (105, 106, 111, True),
-        (99.5, 100, 109, False),
+        (None, 105, False),  # nothing yet, and not long
+        (None, 111, True),
+        (104, 105, False),
+        (100, 111, True),  # silent for long
+        (149, 150, False),  # it still brings the edits of a long transaction
+        (139, 150, True),
+        (99, 110, False),  # silent for long, but the edit is young
     ],
 )
-def test_which_changes_capture_missed(reached: float | None, heard: float | None, now: float, expected: bool) -> None:
-    found = missed(
-        [CHANGE],
-        reached_us=None if reached is None else int(reached * SECOND),
-        heard_us=None if heard is None else int(heard * SECOND),
-        now_us=now * SECOND,
-        stale_us=10 * SECOND,
-    )
-    assert found == ([CHANGE] if expected else [])
+def test_what_waits_for_a_silent_feed_is_overdue(heard: float | None, now: float, expected: bool) -> None:
+    heard_us = None if heard is None else int(heard * SECOND)
+    assert overdue([CHANGE], heard_us, int(now * SECOND), 10 * SECOND) == ([CHANGE] if expected else [])
 
 
 def test_the_tail_knows_each_jobs_newest_time_of_its_own_and_every_run_of_requests() -> None:
