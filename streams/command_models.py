@@ -10,10 +10,17 @@ import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+from typing_extensions import TypeAliasType
 
-PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-Id = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]
-Text = Annotated[str, Field(min_length=1, max_length=255, pattern=PRINTABLE)]
+from streams.names import SEEN
+
+Id = TypeAliasType("Id", Annotated[str, Field(min_length=1, max_length=200, pattern=SEEN)])
+Text = TypeAliasType("Text", Annotated[str, Field(min_length=1, max_length=255, pattern=SEEN)])
+
+
+def _says(least: float, most: float, *, above: bool = False) -> Any:
+    """The bounds of a number, for whoever reads the schema: the database refuses what is out of them, in its words."""
+    return Field(json_schema_extra={"exclusiveMinimum" if above else "minimum": least, "maximum": most})
 
 
 class _Model(BaseModel):
@@ -34,18 +41,18 @@ class Columns(_Model):
     ends_at: AwareDatetime | None = None
     enabled: bool = True
     misfire_policy: Literal["FIRE_NOW", "SKIP", "CATCH_UP"] = "FIRE_NOW"
-    misfire_grace: str = "60 seconds"
-    catch_up_limit: int = 100
+    misfire_grace: str = Field("60 seconds", description="An interval from 0 to 1 day.")
+    catch_up_limit: Annotated[int, _says(1, 10_000)] = 100
     overlap_policy: Literal["allow", "queue", "skip"] = "allow"
     dst_gap: Literal["auto", "shift", "skip"] = "auto"
     dst_overlap: Literal["auto", "first", "second", "both"] = "auto"
-    spread_seconds: int = 0
-    max_attempts: int = 5
-    backoff_seconds: float = 30
-    backoff_factor: float = 2
-    max_backoff: str = "1 hour"
+    spread_seconds: Annotated[int, _says(0, 86_400)] = 0
+    max_attempts: Annotated[int, _says(1, 1000)] = 5
+    backoff_seconds: Annotated[float, _says(0, 86_400)] = 30
+    backoff_factor: Annotated[float, _says(1, 100)] = 2
+    max_backoff: str = Field("1 hour", description="An interval from 0 to 24 hours.")
     jitter: Literal["full", "equal", "none"] = "full"
-    timeout_seconds: float = 300
+    timeout_seconds: Annotated[float, _says(0, 86_400, above=True)] = 300
 
 
 class Definition(Columns):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import json
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from cronstream.dead_letters import Record
 from streams.command_models import COMMANDS, NAMES, Addressed, Columns, Command, Id, Text
+from streams.names import is_unseen
 
 _CONTAINERS = ("definition", "changes")
 _SAYS = {
@@ -18,6 +21,7 @@ _SAYS = {
     "missing": "is missing",
     "union_tag_not_found": "is missing",
     "union_tag_invalid": "is none that is known",
+    "string_pattern_mismatch": "is blank, or has a character that cannot be seen",
 }
 _INSTANT = "Write an instant with its offset: 2026-01-01T00:00:00Z."
 _HINTS = {
@@ -27,6 +31,7 @@ _HINTS = {
     "datetime_parsing": _INSTANT,
     "datetime_from_date_parsing": _INSTANT,
     "datetime_type": _INSTANT,
+    "string_pattern_mismatch": "Characters that can be seen, and spaces.",
 }
 
 
@@ -55,9 +60,19 @@ class RefusedCommand(ValueError):
 
 
 def decode(key: bytes | None, value: bytes | None) -> Command:
-    """The command of a record. Raises PoisonCommand, RefusedCommand."""
+    """The command of a record. Raises PoisonCommand, RefusedCommand.
+
+    What was read as a command means the same to the database, which is given the record's own text: no key of it
+    is unknown or stands twice, and no number was rounded on the way.
+    """
     body = _object(value)
+    twice = _keys_that_stand_twice(value or b"")
+    if "id" in twice.outermost:
+        raise PoisonCommand("id stands twice")
     sender = sender_of(body)
+    if twice.anywhere:
+        hint = "Say each key once: of two, nobody knows which is meant."
+        raise RefusedCommand(sender, f"{twice.anywhere[0]}: stands twice", field=twice.anywhere[0], hint=hint)
     if _holds_nul(body):
         hint = "Leave it out: the database does not store it."
         raise RefusedCommand(sender, "the command holds the character U+0000", hint=hint)
@@ -70,11 +85,6 @@ def decode(key: bytes | None, value: bytes | None) -> Command:
         hint = f"Send it under the key {said}: commands of one key keep their order."
         raise RefusedCommand(sender, "key is not the job's tenant/name", field="key", hint=hint)
     return command
-
-
-def as_json(command: Command) -> str:
-    """What was validated and nothing else, for the database."""
-    return command.model_dump_json(exclude_unset=True)
 
 
 def result_of(record: Record, answer: Mapping[str, Any]) -> tuple[bytes | None, bytes]:
@@ -108,8 +118,10 @@ def sender_of(body: Mapping[str, Any]) -> Sender:
         except ValidationError as error:
             wrong = {str(problem["loc"][0]) for problem in error.errors()}
             if "id" in wrong:
-                shown = orjson.dumps(body.get("id")).decode()[:80]
-                raise PoisonCommand(f"id must be a text of 1 to 200 printable characters and is {shown}") from None
+                shown = json.dumps(body.get("id"))[:80]
+                raise PoisonCommand(
+                    f"id must be a text of 1 to 200 characters that can be seen, and spaces; it is {shown}"
+                ) from None
             for name in wrong:
                 del given[name]
 
@@ -126,6 +138,27 @@ def _object(value: bytes | None) -> dict[str, Any]:
     return body
 
 
+class _Twice(NamedTuple):
+    anywhere: list[str]
+    outermost: list[str]
+
+
+def _keys_that_stand_twice(value: bytes) -> _Twice:
+    """The keys that some object, and the outermost one, has more than once. Of valid JSON that is an object."""
+    found = _Twice([], [])
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        counts = Counter(key for key, _ in pairs)
+        found.outermost[:] = [key for key, count in counts.items() if count > 1]  # it comes last
+        found.anywhere.extend(found.outermost)
+
+    try:
+        json.loads(value, object_pairs_hook=look)
+    except RecursionError:
+        raise PoisonCommand("it is nested too deeply") from None
+    return found
+
+
 def _explained(sender: Sender, body: Mapping[str, Any], error: ValidationError) -> RefusedCommand:
     """The first problem, by its field and with a remedy where one is known."""
     problem = error.errors()[0]
@@ -134,7 +167,14 @@ def _explained(sender: Sender, body: Mapping[str, Any], error: ValidationError) 
     field = ".".join(path[1:] if len(path) > 1 and path[0] in _CONTAINERS else path) or "command"
     hint = _near(path) if kind == "extra_forbidden" else _HINTS.get(kind)
     says = _SAYS.get(kind) or problem["msg"][:1].lower() + problem["msg"][1:]
-    return RefusedCommand(sender, f"{field}: {says}", field=field, **({"hint": hint} if hint else {}))
+    more = {"hint": hint, "detail": _unseen_in(problem["input"]) if kind == "string_pattern_mismatch" else None}
+    return RefusedCommand(sender, f"{field}: {says}", field=field, **{key: text for key, text in more.items() if text})
+
+
+def _unseen_in(text: str) -> str | None:
+    """Where the first character is that a name must not hold, as SQL says it."""
+    place = next((index for index, one in enumerate(text) if is_unseen(one)), None)
+    return None if place is None else f"It has U+{ord(text[place]):04X} as character {place + 1}."
 
 
 def _near(path: list[str]) -> str | None:

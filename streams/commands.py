@@ -34,7 +34,6 @@ from streams.command_records import (
     PoisonCommand,
     RefusedCommand,
     Sender,
-    as_json,
     decode,
     poison_answer,
     refusal,
@@ -104,12 +103,12 @@ class Applier:
 
     def _answer(self, record: Record) -> Answer:
         try:
-            command = decode(record.key, record.value)
+            decode(record.key, record.value)
         except PoisonCommand as poison:
             return poison_answer(record, str(poison))
         except RefusedCommand as refused:
             return self._refuse(refused.sender, refused.error)
-        return self._ask("apply_command", {"command": as_json(command)})
+        return self._ask("apply_command", {"command": (record.value or b"").decode()})
 
     def _refuse(self, sender: Sender, error: dict[str, str]) -> Answer:
         return self._ask("refuse_command", {**sender.model_dump(), "error": orjson.dumps(error).decode()})

@@ -147,6 +147,41 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Characters of a bracket expression that no name may hold: controls, what Unicode says may be ignored when text is shown
+-- (joiners, directions, tags, variation selectors), and what is no character. Two names that look the same are the same.
+CREATE FUNCTION cronstream.unseen() RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN '\u0001-\u001f\u007f-\u009f\u2028-\u2029\u00ad\u034f\u061c\u115f-\u1160\u17b4-\u17b5\u180b-\u180f\u200b-\u200f'
+           '\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U0001bca0-\U0001bca3\U0001d173-\U0001d17a'
+           '\U000e0000-\U000e0fff\u2800\ufdd0-\ufdef\ufff0-\ufffb\ufffe-\uffff\U0001fffe-\U0001ffff\U0002fffe-\U0002ffff'
+           '\U0003fffe-\U0003ffff\U0004fffe-\U0004ffff\U0005fffe-\U0005ffff\U0006fffe-\U0006ffff\U0007fffe-\U0007ffff'
+           '\U0008fffe-\U0008ffff\U0009fffe-\U0009ffff\U000afffe-\U000affff\U000bfffe-\U000bffff\U000cfffe-\U000cffff'
+           '\U000dfffe-\U000dffff\U000efffe-\U000effff\U000ffffe-\U000fffff\U0010fffe-\U0010ffff';
+
+-- Spaces of all kinds, of which a name must not consist.
+CREATE FUNCTION cronstream.blanks() RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN '\u0020\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000';
+
+-- A name or an id that is not plain ASCII: true, or raises through refuse().
+CREATE FUNCTION cronstream.check_name(col text, given text, most int) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    remedy CONSTANT text := format('One to %s characters that can be seen, and spaces.', most);
+    met    CONSTANT text := substring(given FROM '[' || cronstream.unseen() || ']');
+    code   CONSTANT text := upper(to_hex(ascii(met)));
+BEGIN
+    IF met IS NOT NULL THEN
+        RETURN cronstream.refuse(col, 'has a character that cannot be seen', regexp_replace(given, '[' || cronstream.unseen() || ']', U&'\FFFD', 'g'),
+            remedy, format('U+%s as character %s', lpad(code, greatest(length(code), 4), '0'), strpos(given, met)));
+    ELSIF given !~ ('[^' || cronstream.blanks() || ']') THEN
+        RETURN cronstream.refuse(col, 'is empty', given, remedy);
+    ELSIF length(given) > most THEN
+        RETURN cronstream.refuse(col, format('has %s characters, more than %s', length(given), most), given, remedy);
+    END IF;
+    RETURN true;
+END $$;
+
 -- BEFORE each row: validate, stamp the revision. An UPDATE that changes nothing keeps
 -- its revision, by which the change trigger knows it.
 -- One long function of plain IFs on purpose: PL/pgSQL evaluates those without the
@@ -157,7 +192,7 @@ DECLARE
     -- what a Python datetime can hold, whatever the zone; keeps infinity out as well
     earliest CONSTANT timestamptz := '0001-01-03 00:00:00+00';
     latest   CONSTANT timestamptz := '9999-12-29 00:00:00+00';
-    years    CONSTANT text := 'A finite instant in the years 1 to 9999.';
+    years    CONSTANT text := 'An instant from 0001-01-03 to 9999-12-29, both at 00:00 UTC.';
     checked  boolean;
     meant    text;
     counts_from timestamptz;
@@ -218,7 +253,7 @@ BEGIN
         checked := cronstream.refuse('ends_at', 'is out of range', NEW.ends_at::text, years || ' Leave it out for no bound.');
     ELSIF NEW.starts_at >= NEW.ends_at THEN
         checked := cronstream.refuse('ends_at', format('is not after starts_at %L', NEW.starts_at), NEW.ends_at::text,
-            'starts_at must lie before ends_at.');
+            'starts_at must lie before ends_at. Both belong to the range; for a single time set run_at instead.');
     END IF;
     IF NEW.timezone <> 'UTC' AND NEW.timezone <> ALL (cronstream.zone_names()) OR NEW.timezone IS NULL THEN
         SELECT z.name INTO meant FROM cronstream.zones z
@@ -234,12 +269,12 @@ BEGIN
     ELSIF NEW.tenant IS NULL THEN
         checked := cronstream.refuse('tenant', 'is missing', NULL, 'Left out, it is ''default''.');
     END IF;
-    -- U+0001 to U+001F, U+007F to U+009F, and the line and paragraph separators
-    IF NEW.name ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR NEW.name ~ '^ *$' OR length(NEW.name) > 255 THEN
-        checked := cronstream.refuse('name', 'is empty, too long or has control characters', NEW.name, 'One to 255 printable characters.');
-    ELSIF NEW.tenant <> 'default' AND
-          (NEW.tenant ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR NEW.tenant ~ '^ *$' OR length(NEW.tenant) > 255) THEN
-        checked := cronstream.refuse('tenant', 'is empty, too long or has control characters', NEW.tenant, 'One to 255 printable characters.');
+    -- what people mostly write is settled by one look
+    IF NEW.name !~ '^[ -~]*[!-~][ -~]*$' OR length(NEW.name) > 255 THEN
+        checked := cronstream.check_name('name', NEW.name, 255);
+    END IF;
+    IF NEW.tenant <> 'default' AND (NEW.tenant !~ '^[ -~]*[!-~][ -~]*$' OR length(NEW.tenant) > 255) THEN
+        checked := cronstream.check_name('tenant', NEW.tenant, 255);
     END IF;
     IF NEW.handler <> ALL (cronstream.handlers()) THEN
         checked := cronstream.refuse('handler', 'is not known', NEW.handler, 'One of ' || array_to_string(cronstream.handlers(), ', ') || '.');

@@ -57,9 +57,8 @@ DECLARE
 BEGIN
     IF begin_request.tenant IS NULL THEN
         checked := cronstream.refuse('tenant', 'is missing', NULL, 'It is ''default'' where none was chosen.');
-    ELSIF begin_request.id ~ '[\u0001-\u001f\u007f-\u009f\u2028\u2029]' OR begin_request.id ~ '^ *$' OR length(begin_request.id) > 200 THEN
-        checked := cronstream.refuse('id', 'is empty, too long or has control characters', begin_request.id,
-            'One to 200 printable characters, or leave it out.');
+    ELSIF begin_request.id !~ '^[ -~]*[!-~][ -~]*$' OR length(begin_request.id) > 200 THEN
+        checked := cronstream.check_name('id', begin_request.id, 200);
     END IF;
     INSERT INTO cronstream.requests AS r (kind, tenant, name, id)
     VALUES (begin_request.kind, begin_request.tenant, begin_request.name, coalesce(begin_request.id, gen_random_uuid()::text))

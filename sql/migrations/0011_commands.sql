@@ -30,13 +30,13 @@ DECLARE
 BEGIN
     CASE kind
         WHEN 'run-now' THEN RETURN cronstream.run_now(tenant, name, id);
-        WHEN 'backfill' THEN RETURN cronstream.backfill(tenant, name, (command ->> 'begins')::timestamptz, (command ->> 'ends')::timestamptz, id);
+        WHEN 'backfill' THEN RETURN cronstream.backfill(tenant, name, command ->> 'begins', command ->> 'ends', id);
         WHEN 'upsert' THEN RETURN cronstream.upsert(tenant, name, command -> 'definition', id);
         WHEN 'patch' THEN RETURN cronstream.patch(tenant, name, command -> 'changes', id);
         WHEN 'delete' THEN RETURN cronstream.delete(tenant, name, id);
         WHEN 'pause' THEN RETURN cronstream.pause(tenant, name, id);
         WHEN 'resume' THEN RETURN cronstream.resume(tenant, name, id);
-        WHEN 'one-shot' THEN RETURN cronstream.one_shot(tenant, name, (command ->> 'run_at')::timestamptz, command ->> 'handler',
+        WHEN 'one-shot' THEN RETURN cronstream.one_shot(tenant, name, command ->> 'run_at', command ->> 'handler',
                                                         coalesce(command -> 'payload', '{}'), id);
     END CASE;
 EXCEPTION

@@ -138,6 +138,20 @@ def test_a_command_that_cannot_be_applied_is_answered_by_field_with_a_remedy(
     assert headers["cronstream-topic"] == installation.topics.commands
 
 
+def test_numbers_are_stored_as_they_are_written(installation: TestInstallation, desk: Desk) -> None:
+    installation.start("streams.commands", "commands")
+    written = '{"exact": 0.12345678901234567890123, "large": 123456789012345678901234567890}'
+    desk.send(
+        b'{"command": "one-shot", "id": "1", "name": "job", "run_at": "2030-01-01T00:00:00Z", "handler": "log", '
+        b'"payload": ' + written.encode() + b"}"
+    )
+    assert desk.answer("1")[0]["accepted"] is True
+    with installation.connect() as connection:
+        stored = connection.execute("SELECT payload::text, run_at FROM cronstream.job_definitions").fetchone()
+    assert stored is not None
+    assert (stored[0], stored[1].isoformat()) == (written, "2030-01-01T00:00:00+00:00")
+
+
 def test_one_that_breaks_the_database_s_transaction_is_refused_and_the_others_are_applied(
     installation: TestInstallation, desk: Desk
 ) -> None:

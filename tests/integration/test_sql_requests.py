@@ -324,7 +324,7 @@ def test_a_run_is_known_by_its_request_by_history_or_by_its_letter(conn: Conn) -
         ("name", "pause", ("job", "default"), "Did you mean default/job?"),
         ("name", "run_now", ("default", None), "name is missing"),
         ("id", "run_now", ("default", "job", ""), "id is empty"),
-        ("id", "run_now", ("default", "job", "x" * 201), "too long"),
+        ("id", "run_now", ("default", "job", "x" * 201), "more than 200"),
         ("ends", "backfill", ("default", "job", "2026-01-02Z", "2026-01-01Z"), "not an instant at or after begins"),
         ("ends", "backfill", ("default", "job", "2026-01-02Z", None), "not an instant at or after begins"),
         ("ends", "backfill", ("default", "job", "2026-01-02Z", "infinity"), "is in the future"),

@@ -12,7 +12,7 @@ import pytest
 from cronstream.dead_letters import Record
 from sql.migrate import MIGRATIONS
 from streams.command_models import NAMES, Columns, Command, schema
-from streams.command_records import PoisonCommand, RefusedCommand, as_json, decode, poison_answer, result_of
+from streams.command_records import PoisonCommand, RefusedCommand, decode, poison_answer, result_of
 
 ROOT = Path(__file__).parents[3]
 RUN_NOW: dict[str, Any] = {"command": "run-now", "id": "c1", "name": "job"}
@@ -23,22 +23,6 @@ BACKFILL: dict[str, Any] = {"command": "backfill", "id": "c1", "name": "job", **
 
 def read(body: Any, key: bytes | None = None) -> Command:
     return decode(key, json.dumps(body).encode())
-
-
-def test_what_was_validated_goes_to_the_database_and_nothing_else() -> None:
-    assert json.loads(as_json(read(RUN_NOW))) == RUN_NOW
-    patch = {
-        "command": "patch",
-        "id": "c1",
-        "tenant": "acme",
-        "name": "job",
-        "changes": {"cron": None, "every": "PT5S"},
-    }
-    assert json.loads(as_json(read(patch))) == patch
-    assert json.loads(as_json(read(BACKFILL))) == BACKFILL
-    payload = {"a": [1, 2.5, None, {"b": "ü"}]}
-    shot = {**RUN_NOW, "command": "one-shot", "run_at": "2030-01-01T00:00:00Z", "handler": "log", "payload": payload}
-    assert json.loads(as_json(read(shot))) == shot
 
 
 def test_every_command_has_a_model_and_a_branch_in_sql() -> None:
@@ -82,6 +66,10 @@ def test_the_published_schema_is_current() -> None:
         ({**UPSERT, "definition": "cron"}, "definition", "object"),
         ({**BACKFILL, "begins": "2026-01-01T00:00:00"}, "begins", "with its offset"),
         ({**BACKFILL, "begins": 1767225600}, "begins", "with its offset"),
+        ({**RUN_NOW, "name": "  "}, "name", "is blank, or has a character that cannot be seen"),
+        ({**RUN_NOW, "tenant": "a\u202eb"}, "tenant", "It has U+202E as character 2."),
+        ({**RUN_NOW, "name": "\U000e0041"}, "name", "It has U+E0041 as character 1."),
+        ({**RUN_NOW, "name": "x" * 256}, "name", "at most 255 characters"),
         ({**RUN_NOW, "name": "a\x00b"}, None, "U+0000"),
         ({**UPSERT, "definition": {"handler": "log", "payload": {"a": ["\x00"]}}}, None, "U+0000"),
     ],
@@ -94,7 +82,22 @@ def test_a_command_that_means_nothing_is_refused_by_its_field_with_a_remedy(
     error = caught.value.error
     assert caught.value.sender.id == "c1"
     assert error.get("field") == field
-    assert says in f"{error['message']} {error.get('hint')}"
+    assert says in f"{error['message']} {error.get('detail')} {error.get('hint')}"
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('{"command": "run-now", "id": "c1", "name": "a", "name": "b"}', "name"),
+        ('{"command": "pause", "id": "c1", "name": "a", "command": "resume"}', "command"),
+        ('{"command": "patch", "id": "c1", "name": "a", "changes": {"cron": "@daily", "c\\u0072on": null}}', "cron"),
+        ('{"command": "patch", "id": "c1", "name": "a", "changes": {"payload": [{"x": 1, "x": 1}]}}', "x"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused_rather_than_chosen(text: str, field: str) -> None:
+    with pytest.raises(RefusedCommand, match="stands twice") as caught:
+        decode(None, text.encode())
+    assert (caught.value.sender.id, caught.value.error["field"]) == ("c1", field)
 
 
 def test_a_key_is_the_job_s_or_none() -> None:
@@ -112,10 +115,18 @@ def test_a_key_is_the_job_s_or_none() -> None:
         (b"run job", "not JSON"),
         (b'{"id": "\xff"}', "not JSON"),
         (b"[]", "not a JSON object but list"),
-        (b'{"command": "run-now", "name": "job"}', "id must be a text of 1 to 200 printable characters and is null"),
-        (b'{"id": 5}', "and is 5"),
-        (b'{"id": ""}', 'and is ""'),
+        (
+            b'{"command": "run-now", "name": "job"}',
+            "id must be a text of 1 to 200 characters that can be seen, and spaces; it is null",
+        ),
+        (b'{"id": 5}', "it is 5"),
+        (b'{"id": ""}', 'it is ""'),
         (b'{"id": "a\\u0000"}', "id must be"),
+        (b'{"id": " "}', 'it is " "'),
+        (json.dumps({"id": "\u3000 "}).encode(), r'it is "\u3000 "'),
+        (json.dumps({"id": "a\u202eb"}).encode(), r'it is "a\u202eb"'),
+        (b'{"id": "a", "id": "b", "command": "run-now", "name": "job"}', "id stands twice"),
+        (b'{"id": "a", "i\\u0064": "a"}', "id stands twice"),
         (json.dumps({"id": "x" * 201}).encode(), "id must be"),
     ],
 )
