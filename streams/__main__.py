@@ -18,6 +18,7 @@ from cronstream.clock import SystemClock
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from streams.app import StreamsApp, changelogs, new_app
 from streams.owners import Owners
+from streams.serving import JsonRunner
 from streams.topics import TopicsError, prepare
 from streams.watchdog import Standstill, Watchdog
 from streams.web import StatusPages
@@ -34,12 +35,12 @@ class Company(mode.Service):
         self._app = app
         self._owners = Owners(app.settings, app.clock, app.owned)
         self._watchdog = Watchdog(app, app.clock)
-        self._runner: web.AppRunner | None = None
+        self._runner: JsonRunner | None = None
         self._publishing: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
         settings = self._app.settings
-        self._runner = web.AppRunner(StatusPages(self._app, self._owners).routes(), access_log=None)
+        self._runner = JsonRunner(StatusPages(self._app, self._owners).routes(), access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, settings.status_host, settings.status_port).start()
         host, port = self._runner.addresses[0][:2]

@@ -17,13 +17,17 @@ class BadQuestion(ValueError):
 
 
 def known(names: Iterable[str], allowed: Collection[str]) -> None:
-    """Raises BadQuestion for a name of the query that the page does not know."""
+    """Raises BadQuestion for a name of the query that the page does not know, or that comes twice."""
+    seen = set()
     for name in names:
         if name not in allowed:
             near = difflib.get_close_matches(name, allowed, 1)
             meant = f"; did you mean {near[0]}?" if near else ""
             takes = f"this page takes {', '.join(sorted(allowed))}" if allowed else "this page takes none"
             raise BadQuestion(f"there is no parameter {quoted(name)}{meant}: {takes}")
+        if name in seen:
+            raise BadQuestion(f"{name} is given twice: say it once")
+        seen.add(name)
 
 
 def number(given: Mapping[str, str], name: str, default: int | None, least: int, most: int) -> int:

@@ -7,7 +7,7 @@
     GET /stats                                  counters of this process
     GET /openapi.json                           all of this, for programs
 
-400: a parameter is unknown or means nothing. 404: the owner knows no such job or run. 503
+400: a parameter is unknown, given twice or means nothing. 404: the owner knows no such job or run. 503
 with Retry-After: a partition is moving, or its owner does not answer. An answer is given
 only if the partition was surely ours after the table was read. Errors are JSON as well.
 Where the installation has a token, all but /health ask for it.
@@ -31,6 +31,7 @@ from streams.lookup import Lookup, Moving
 from streams.openapi import DOCUMENT
 from streams.owners import Owners
 from streams.parameters import LARGEST_ID, BadQuestion, instant, known, number
+from streams.serving import error_page
 from streams.stages import COUNTERS
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class StatusPages:
         except Moving as moving:
             return await self._forward(request, job_id, moving)
         if known is None:
-            return _error(404, f"no job {job_id} has run or was skipped")
+            return error_page(404, f"no job {job_id} has run or was skipped")
         return _json(status.shown(job_id, known))
 
     async def run(self, request: web.Request) -> web.Response:
@@ -89,7 +90,7 @@ class StatusPages:
         for one in known.runs if known else ():
             if (one.scheduled, one.request_id) == (when, request_id):
                 return _json({"job_id": job_id, **status.shown_run(one)})
-        return _error(404, f"not among the last {status.KEPT_RUNS} runs of job {job_id}; history may have it")
+        return error_page(404, f"not among the last {status.KEPT_RUNS} runs of job {job_id}; history may have it")
 
     async def jobs(self, request: web.Request) -> web.Response:
         """A tenant's jobs, from all partitions."""
@@ -140,27 +141,27 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     try:
         return await handler(request)
     except BadQuestion as bad:
-        return _error(400, str(bad))
+        return error_page(400, str(bad))
     except web.HTTPNotFound:
-        return _error(404, "there is no such page; /openapi.json describes all of them")
+        return error_page(404, "there is no such page; /openapi.json describes all of them")
     except web.HTTPMethodNotAllowed as error:
-        return _error(
+        return error_page(
             405, f"this page answers {', '.join(sorted(error.allowed_methods))}", {"Allow": error.headers["Allow"]}
         )
     except web.HTTPException as error:
-        return _error(error.status, error.reason)
+        return error_page(error.status, error.reason)
     except Exception:
         log.exception("A page failed", extra={"action": "answer", "path": request.path})
-        return _error(500, "this process failed; its log says why")
+        return error_page(500, "this process failed; its log says why")
 
 
 @web.middleware
 async def known_parameters(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A parameter that a page does not know is refused, rather than left unheard."""
+    """A parameter that a page does not know, or that comes twice, is refused, rather than left unheard."""
     resource = request.match_info.route.resource
     if resource is not None:
         own = {_OWN} if FORWARDED in request.headers else set()
-        known(request.query, _KNOWN[resource.canonical] | own)
+        known((name for name, _ in request.query.items()), _KNOWN[resource.canonical] | own)
     return await handler(request)
 
 
@@ -172,9 +173,5 @@ def _json(body: Any, code: int = 200, headers: dict[str, str] | None = None) -> 
     return web.Response(body=orjson.dumps(body), status=code, headers=headers, content_type="application/json")
 
 
-def _error(code: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
-    return _json({"error": text}, code, headers)
-
-
 def _moving(moving: Moving) -> web.Response:
-    return _error(503, f"try again: {moving}", RETRY_AFTER)
+    return error_page(503, f"try again: {moving}", RETRY_AFTER)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 from aiohttp import web
 
@@ -24,6 +25,7 @@ from streams.forwarding import FORWARDED
 from streams.index import JobIndex, entry_of
 from streams.listing import Question
 from streams.openapi import DOCUMENT, SCHEMAS
+from streams.serving import JsonRunner
 from streams.settlement import Tables
 from streams.status import JobStatus, key_of
 from streams.web import StatusPages
@@ -106,7 +108,7 @@ async def running(*owned: set[int], token_file: str | None = None, token: str | 
             settings = read_settings(StreamsSettings, {**variables, "CRONSTREAM_NODE": f"s{number}"})
             app: Any = FakeApp(settings, partitions)
             owners: Any = fleet
-            runner = web.AppRunner(StatusPages(app, owners).routes())
+            runner = JsonRunner(StatusPages(app, owners).routes())
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             fleet.apps.append(app)
@@ -208,6 +210,9 @@ WHEN = iso(NOON)
         ("/stats?a=1", 'no parameter "a": this page takes none'),
         ("/health?a=1", 'no parameter "a"'),
         ("/openapi.json?a=1", 'no parameter "a"'),
+        ("/tenants/acme/jobs?limit=1&limit=2", "limit is given twice: say it once"),
+        ("/tenants/acme/jobs?state=failed&state=failed", "state is given twice"),
+        (f"/jobs/1/runs/{WHEN}?request_id=1&request_id=2", "request_id is given twice"),
     ],
 )
 def test_a_parameter_that_is_unknown_or_means_nothing_is_named(path: str, says: str) -> None:
@@ -251,6 +256,38 @@ def test_what_is_no_page_is_answered_as_json_too(method: str, path: str, code: i
             assert says in (await answer.json())["error"]
 
     tell(story)
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),
+        (b"GET /stats HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
+        (b"GET /stats HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /stats HTTP/1.1\r\nHost: x\r\nExpect: the best\r\n\r\n", 417),
+    ],
+)
+def test_what_is_no_http_is_answered_as_json_without_a_traceback(
+    sent: bytes, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with running({0, 1, 2, 3}) as fleet:
+            reader, writer = await asyncio.open_connection(*fleet.addresses[0].split(":"))
+            writer.write(sent)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"Content-Length: (\d+)", head)
+            assert length is not None
+            body = orjson.loads(await reader.readexactly(int(length[1])))
+            writer.close()
+            assert head.split()[1] == str(code).encode()
+            assert b"Content-Type: application/json" in head
+            assert list(body) == ["error"]
+
+    tell(story)
+    assert [record for record in caplog.records if record.exc_info] == []
+    assert len(caplog.records) == (1 if code == 400 else 0)
 
 
 def test_a_page_that_fails_says_so_as_json() -> None:
