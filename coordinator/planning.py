@@ -12,6 +12,8 @@ over a time that is due). The others cut time into stretches, one rule each:
 - what a rule owed up to the end of its stretch is settled under its policy; if
   the job was paused or deleted then, it is recorded as skipped;
 - a rule's own times begin strictly after the commit that brought it;
+- of the times that pass in a pause nothing is kept, but for a single one: it was the job's only one, and the next
+  edit, or the deletion, records it as skipped. The anchor says from when on it has been waiting;
 - while the change was on its way (capture lag) rule 0 went on being published.
   Times of later rules up to the last of those do not run any more: one that was
   published anyway is done, the others are recorded as skipped (``edited``). So
@@ -30,6 +32,7 @@ from cronstream.schedule import ScheduleError, Skip
 # The instants of a fast schedule during a long capture outage are summed up from here on.
 _MOST_WALKED = 100_000
 _LONG_AGO_US = -(2**62)
+_PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Plan:
     skips: list[Skip] = field(default_factory=list)
     next_us: int | None = None
     anchor_us: int | None = None
+    """Of an interval; of a single time that is paused: all of it up to here is settled."""
     rule: Rule | None = None
     """None when the job is gone; without a schedule when it is paused or cannot be read."""
     passed: Passed = field(default_factory=Passed)
@@ -101,6 +105,7 @@ def replan(
     stretches = _stretches(plan, changes, definition)
     old, last = stretches[0], stretches[-1]
     plan.rule = last.rule
+    published, passed_us = set(passed.times), passed.until_us
     if old is last:
         plan.next_us = _goes_on(old.rule, next_us, changes[-1].committed_us, now_us)
     else:
@@ -120,6 +125,9 @@ def replan(
             elif stretch.rule is not None and first is not None and first <= until_us:
                 reason = "deleted" if last.rule is None else following.before_owes
                 _settle(plan, stretch.rule, first, until_us, now_us, reason)
+    plan.skips = [skip for skip in plan.skips if not (skip.reason == _PAUSED and skip.last_us in published)]
+    if plan.anchor_us is not None and _waiting(definition) is not None:
+        plan.anchor_us = max(plan.anchor_us, passed_us)
     return plan
 
 
@@ -134,8 +142,13 @@ def _stretches(plan: Plan, changes: Sequence[Change], definition: Mapping[str, A
     commit_us, error = _LONG_AGO_US, None
     for change, old, new in zip(changes, columns[:-1], columns[1:], strict=True):
         commit_us = max(commit_us, change.committed_us)
+        waited = _waiting(old)
+        if waited is not None and plan.anchor_us is not None and plan.anchor_us < waited <= commit_us:
+            plan.skips.append(Skip(_PAUSED, waited, waited, 1))
         if new is not None and (old is None or plan.anchor_us is None or old["every_us"] != new["every_us"]):
             plan.anchor_us = change.committed_us
+        if _waiting(new) is not None:
+            plan.anchor_us = commit_us
         try:
             after, error = _rule(new, plan.anchor_us), None
         except ScheduleError as unreadable:
@@ -144,12 +157,22 @@ def _stretches(plan: Plan, changes: Sequence[Change], definition: Mapping[str, A
         if before is not None and before.same_times(after):
             stretches[-1].rule = after
             continue
-        ended = "deleted" if after is None else None if after.schedule else error or "paused"
+        ended = "deleted" if after is None else None if after.schedule else error or _PAUSED
         known_us = old["run_at_us"] if old is not None and new is not None else None
         stretches.append(_Stretch(after, commit_us, ended, known_us))
     if error is not None:
         plan.skips.append(Skip(error, commit_us, commit_us, 1))
     return stretches
+
+
+def _waiting(columns: Mapping[str, Any] | None) -> int | None:
+    """The single time of a paused definition, past or not."""
+    if columns is None or columns["enabled"] or columns["run_at_us"] is None:
+        return None
+    try:
+        return rule_of({**columns, "enabled": True}, None).next_after(_LONG_AGO_US)
+    except ScheduleError:
+        return None
 
 
 def _rule(columns: Mapping[str, Any] | None, anchor_us: int | None) -> Rule | None:

@@ -152,7 +152,7 @@ BEGIN
 END $$;
 
 -- Raises a NOTICE of a single time that is over: the leader plans strictly after the commit.
--- What passed in a pause is not in history, as no time of a paused job is.
+-- What is past when a job is resumed passed in the pause, or ran before it: history has it as skipped, or as a run.
 CREATE FUNCTION cronstream.tell_past(tenant text, name text, run_at timestamptz, in_pause boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.election import Leader, read_leader
+from cronstream.bodies import skip_of
 from cronstream.clock import SECOND
 from cronstream.records import Kind
 from cronstream.topics import partition_of
@@ -70,6 +71,31 @@ def test_a_row_becomes_triggers_at_its_times(installation: TestInstallation, tri
     for seen in triggers.seen:
         assert seen.published_at >= seen.item.scheduled_us
         assert seen.partition == partition_of(job_id, 4)
+
+
+def test_a_single_time_that_passes_in_a_pause_is_skipped_with_its_reason_when_the_job_is_resumed(
+    installation: TestInstallation, triggers: Watcher
+) -> None:
+    installation.start("coordinator", "c1", **AUDITED)
+    await_leader(installation)
+    with installation.connect() as connection:
+        (moment,) = connection.execute("SELECT clock_timestamp() + interval '1.5 seconds'").fetchone() or (None,)
+        job_id = insert(installation, "once", run_at=moment, enabled=False)
+
+        def planned() -> bool:
+            passed = connection.execute("SELECT clock_timestamp() > %s", [moment]).fetchone()
+            return passed == (True,) and connection.execute("SELECT FROM cronstream.job_changes").fetchone() is None
+
+        eventually(planned, within=20, says="the pause is planned and the time has passed")
+        connection.execute("SELECT cronstream.resume('default', 'once')")
+        (scheduled_us,) = eventually(lambda: times_of(triggers, job_id, Kind.SKIP), within=20)
+        connection.execute("SELECT cronstream.pause('default', 'once')")
+        connection.execute("SELECT cronstream.delete('default', 'once')")
+    eventually(lambda: times_of(triggers, job_id, Kind.CANCEL), within=20)
+    assert scheduled_us == round(moment.timestamp() * SECOND)
+    assert times_of(triggers, job_id, Kind.SKIP) == [scheduled_us]
+    (skip,) = [seen.item for seen in triggers.seen if seen.item.kind == Kind.SKIP]
+    assert skip_of(skip.body).reason == "paused"
 
 
 def test_two_coordinators_lead_one_after_the_other(installation: TestInstallation, triggers: Watcher) -> None:

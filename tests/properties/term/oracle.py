@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from coordinator.rules import Rule, rule_of
@@ -33,15 +34,23 @@ def stretches(history: History) -> list[tuple[Rule, int, int | None]]:
 
 
 def due_times(history: History, now_us: int) -> list[int]:
-    """Every scheduled time up to now."""
-    times = []
+    """Every scheduled time up to now; of those in a pause, a single time that an edit found passed."""
+    times = [at for at in _single_times_in_pauses(history) if at <= now_us]
     for rule, begins_us, ends_us in stretches(history):
         until_us = now_us if ends_us is None else min(ends_us, now_us)
         instant = rule.next_after(begins_us)
         while instant is not None and instant <= until_us:
             times.append(instant)
             instant = rule.next_after(instant)
-    return times
+    return sorted(times)
+
+
+def _single_times_in_pauses(history: History) -> Iterator[int]:
+    for (commit_us, columns), (ends_us, _) in pairwise(history):
+        if columns is not None and not columns["enabled"] and columns["run_at_us"] is not None:
+            at = rule_of({**columns, "enabled": True}, None).next_after(commit_us)
+            if at is not None and at <= ends_us:
+                yield at
 
 
 def next_time(history: History, now_us: int) -> int | None:

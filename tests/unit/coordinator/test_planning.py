@@ -154,6 +154,39 @@ def test_a_run_at_in_the_past_says_so_but_only_when_it_is_new() -> None:
     assert skips(plan([{**once, "enabled": False}, once], [20], now_s=21)) == []
 
 
+ONCE = {"run_at_us": 10 * SECOND}
+WAITS = {**ONCE, "enabled": False}
+PASSED = ("paused", 10, 10, 1)
+
+
+def test_a_single_time_that_passes_in_a_pause_is_recorded_when_the_job_is_resumed_edited_or_deleted() -> None:
+    paused = plan([ONCE, WAITS], [5], next_s=10, anchor_s=1, now_s=6)
+    assert (skips(paused), paused.next_us, paused.anchor_us) == ([], None, 5 * SECOND)
+    for after in (ONCE, {**WAITS, "handler": "http"}, {"every_us": 60 * SECOND}, {"run_at_us": 90 * SECOND}, None):
+        assert skips(plan([WAITS, after], [20], anchor_s=5, now_s=21)) == [PASSED]
+    assert skips(plan([ONCE, WAITS, ONCE], [5, 20], next_s=10, anchor_s=1, now_s=9)) == [PASSED]
+
+
+def test_a_single_time_in_a_pause_is_recorded_once_and_only_if_it_passed_in_it() -> None:
+    edited = plan([WAITS, {**WAITS, "handler": "http"}], [20], anchor_s=5, now_s=21)
+    assert edited.anchor_us == 20 * SECOND
+    assert skips(plan([{**WAITS, "handler": "http"}, ONCE], [30], anchor_s=20, now_s=31)) == []
+    assert skips(plan([WAITS, ONCE], [8], anchor_s=5, now_s=9)) == [], "it is still to come"
+    assert skips(plan([WAITS, ONCE], [30], anchor_s=12, now_s=31)) == [], "it ran before the pause"
+
+
+def test_a_single_time_that_ran_before_the_pause_was_heard_of_is_not_recorded_as_skipped() -> None:
+    late = plan([ONCE, WAITS], [5], next_s=None, anchor_s=1, now_s=12)  # heard of at 12: it ran at 10
+    assert (late.anchor_us, s(sorted(late.passed.times))) == (10 * SECOND, [10])
+    assert skips(plan([WAITS, ONCE], [30], anchor_s=10, now_s=31)) == []
+    assert skips(plan([ONCE, WAITS, ONCE], [5, 11], next_s=None, anchor_s=1, now_s=12)) == []
+
+
+def test_a_pause_that_finds_its_single_time_owed_records_it_once() -> None:
+    found = plan([ONCE, WAITS, ONCE], [12, 20], next_s=10, anchor_s=1, now_s=21)
+    assert skips(found) == [PASSED]
+
+
 def test_a_schedule_that_ended_makes_up_no_time_of_long_ago() -> None:
     ended = {"cron": "* * * * *", "ends_at_us": 100 * SECOND}
     assert plan([{"cron": "* * * * *"}, ended], [200], next_s=240, now_s=201).skips == []
