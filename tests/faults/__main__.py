@@ -34,6 +34,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--scale", type=float, help="of the fleet: 1, for long runs, is about 2,300 jobs; 0.5 for short ones"
     )
+    parser.add_argument(
+        "--outage", type=float, metavar="SECONDS", help="for which a server is away at most: 60 in long runs, else 8"
+    )
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.only or ()) - FAULTS.keys())
     if unknown:
@@ -47,7 +50,7 @@ def main(arguments: list[str]) -> int:
         faults=faults,
         scale=chosen.scale or (1.0 if long else 0.5),
         longest_pause=30.0 if long else 10.0,
-        longest_outage=60.0 if long else 8.0,
+        longest_outage=chosen.outage or (60.0 if long else 8.0),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     logging.getLogger("aetcd").setLevel(logging.ERROR)

@@ -2,8 +2,8 @@
 
 A keeper starts again what ended by itself, as any process manager would; what
 the nemesis takes down stays down until it says so. Each coordinator reaches
-Postgres, Kafka and each of the three members of etcd by links of its own (links.py),
-each streams process and worker Kafka. Where it is allowed, what streams processes,
+Postgres, Kafka and each of the three members of etcd by links of its own (links.py), every
+other process its servers, and Connect Postgres. Where it is allowed, what streams processes,
 Postgres and Kafka write lies on small disks of its own (disks.py).
 """
 
@@ -41,15 +41,22 @@ T = TypeVar("T")
 log = logging.getLogger("faults")
 
 INSTALLATION = "cronstream"
-DOORS = {
-    "coordinator-1": "DOOR1",
-    "coordinator-2": "DOOR2",
-    "streams-1": "DOOR3",
-    "streams-2": "DOOR4",
-    "worker-1": "DOOR5",
-    "worker-2": "DOOR6",
+LINKED = {
+    "coordinator-1": ("kafka", "postgres", "etcd"),
+    "coordinator-2": ("kafka", "postgres", "etcd"),
+    "streams-1": ("kafka",),
+    "streams-2": ("kafka",),
+    "worker-1": ("kafka",),
+    "worker-2": ("kafka",),
+    "mover": ("kafka",),
+    "mover-2": ("kafka",),
+    "history": ("kafka", "postgres"),
+    "commands": ("kafka", "postgres"),
+    "capture": ("postgres",),
 }
-"""By node, the listener of Kafka that it is sent to: each is reached by a link of its own."""
+"""By node, the servers that it reaches by links of its own; capture's is Connect's way to Postgres."""
+DOORS = {node: f"DOOR{n}" for n, node in enumerate((node for node in LINKED if "kafka" in LINKED[node]), 1)}
+"""By node, the listener of Kafka that it is sent to: what Kafka advertises there is the link."""
 ETCD_MEMBERS = 3
 _NODES = (
     Service("capture", "connectors"),
@@ -108,7 +115,7 @@ class Cluster:
             servers.up(self.home, quiet=True)
             self._move_tables()
             self._link()
-            services.setup(self.home)
+            services.setup(self.home, self.settings_of("capture"))
             for name in self.nodes:
                 self.start(name)
             self._keeper.start()
@@ -148,18 +155,22 @@ class Cluster:
             connection.execute(sql.SQL("ALTER DATABASE {} SET TABLESPACE small").format(sql.Identifier(DATABASE)))
 
     def _link(self) -> None:
-        for node, door in DOORS.items():
-            self.links[node, "kafka"] = (self._relay(node, "kafka", f"{door}-outside", door),)
-            if node in self.of("coordinator"):
-                self.links[node, "postgres"] = (self._relay(node, "postgres", f"{node}-postgres", "postgres"),)
-                self.links[node, "etcd"] = tuple(
-                    self._relay(node, member, f"{node}-{member}", member) for member in self.home.etcd_members
-                )
+        for node, servers_of_it in LINKED.items():
+            for server in servers_of_it:
+                self.links[node, server] = tuple(self._links_to(node, server))
+
+    def _links_to(self, node: str, server: str) -> Iterator[Link]:
+        if server == "kafka":
+            yield self._relay(node, "kafka", f"{DOORS[node]}-outside", DOORS[node])
+        else:
+            for member in self.home.etcd_members if server == "etcd" else (server,):
+                yield self._relay(node, member, f"{node}-{member}", member)
 
     def _relay(self, node: str, server: str, outside: str, inside: str) -> Link:
         return self._relays.make(f"{node} to {server}", self.home.port(outside), self.home.port(inside))
 
-    def _settings_of(self, node: str) -> dict[str, str]:
+    def settings_of(self, node: str) -> dict[str, str]:
+        """What a node is told beyond what the home says: its links."""
         at = {
             server: [f"127.0.0.1:{link.port}" for link in links]
             for (from_node, server), links in self.links.items()
@@ -170,7 +181,11 @@ class Cluster:
             settings["CRONSTREAM_KAFKA"] = ",".join(at["kafka"])
         if "etcd" in at:
             settings["CRONSTREAM_ETCD"] = ",".join(at["etcd"])
-        if "postgres" in at:
+        if node in self.of("connectors"):
+            settings["CRONSTREAM_CAPTURE_POSTGRES_HOST"], settings["CRONSTREAM_CAPTURE_POSTGRES_PORT"] = at["postgres"][
+                0
+            ].split(":")
+        elif "postgres" in at:
             port = self.links[node, "postgres"][0].port
             settings["CRONSTREAM_POSTGRES"] = f"host=127.0.0.1 port={port} dbname={DATABASE} user={ROLE}"
         return settings
@@ -184,7 +199,7 @@ class Cluster:
     def start(self, name: str, variables: Mapping[str, str] | None = None, *, keep: bool = True) -> None:
         """Start a process and keep it running from now on; ``variables`` are of this start alone."""
         with self._lock:
-            services.start(self.home, self.nodes[name], {**self._settings_of(name), **(variables or {})})
+            services.start(self.home, self.nodes[name], {**self.settings_of(name), **(variables or {})})
             if keep:
                 self._up.add(name)
         self._note(name, "started")

@@ -9,6 +9,9 @@ from tests.faults.faults.scene import Disturb, Hit, Missed, Scene
 from tests.faults.links import Link, State
 
 SERVERS = ("etcd", "kafka", "postgres")
+"""A leader's."""
+KAFKAS = ("streams", "worker", "mover", "sink", "commands")
+TABLES = ("sink", "commands", "capture")
 
 
 def cut(role: str, server: str, state: State, scene: Scene) -> Hit:
@@ -60,12 +63,17 @@ def _cut(scene: Scene, links: Sequence[Link], state: State) -> float:
     return seconds
 
 
+def _of(role: str) -> str:
+    return f"{role}'" if role.endswith("s") else f"{role}'s"
+
+
 FAULTS: dict[str, Disturb] = {
     **{f"cut leader from {server}": partial(cut, "leader", server, "silent") for server in SERVERS},
     **{f"reset leader's {server}": partial(cut, "leader", server, "broken") for server in SERVERS},
-    **{f"cut {role} from kafka": partial(cut, role, "kafka", "silent") for role in ("streams", "worker")},
-    "reset streams' kafka": partial(cut, "streams", "kafka", "broken"),
-    "reset worker's kafka": partial(cut, "worker", "kafka", "broken"),
+    **{f"cut {role} from kafka": partial(cut, role, "kafka", "silent") for role in KAFKAS},
+    **{f"reset {_of(role)} kafka": partial(cut, role, "kafka", "broken") for role in KAFKAS},
+    **{f"cut {role} from postgres": partial(cut, role, "postgres", "silent") for role in TABLES},
+    **{f"reset {_of(role)} postgres": partial(cut, role, "postgres", "broken") for role in TABLES},
     "cut leader from etcd's member": cut_from_member,
     "cut standby from etcd": standby_cut_off,
 }

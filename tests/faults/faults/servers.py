@@ -119,8 +119,8 @@ def capture_outage(scene: Scene) -> Hit:
 
 
 def _connect(scene: Scene) -> tuple[ConnectApi, CaptureSettings]:
-    environment = {k: v for k, v in scene.cluster.home.environment().items() if k.startswith("CRONSTREAM_")}
-    settings = read_settings(CaptureSettings, environment)
+    environment = {**scene.cluster.home.environment(), **scene.cluster.settings_of("capture")}
+    settings = read_settings(CaptureSettings, {k: v for k, v in environment.items() if k.startswith("CRONSTREAM_")})
     assert settings.connect is not None
     return ConnectApi(settings.connect), settings
 
