@@ -31,7 +31,7 @@ from stack import ports, process, runas, servers, services
 from stack.home import DATABASE, ROLE, Home
 from stack.paths import CHECKOUT, VENV_PYTHON
 from stack.services import Service
-from tests.faults import history
+from tests.faults import events
 from tests.faults.disks import Disk, can_mount, unmount_below
 from tests.faults.history import Recorder
 from tests.faults.links import Link, Links
@@ -239,7 +239,7 @@ class Cluster:
             process.send(identity, number)
 
     def _note(self, name: str, why: str) -> None:
-        self.recorder.record(history.Process(self.clock.wall_us(), name, why))
+        self.recorder.record(events.Process(self.clock.wall_us(), name, why))
 
     def _keep(self) -> None:
         while not self._over.wait(KEEPER_SECONDS):

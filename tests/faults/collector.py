@@ -11,7 +11,8 @@ from cronstream.bodies import PoisonItem, report_of, skip_of
 from cronstream.clock import SystemClock
 from cronstream.records import RUN_KINDS, Batch, Item, Kind, PoisonRecord
 from cronstream.topics import RETRY_TIERS, Topics, partition_of
-from tests.faults.history import Attempt, DeadLetter, Event, Outcome, Recorder, Retry, Run, Skip, Trigger
+from tests.faults.events import Attempt, DeadLetter, Event, Outcome, Retry, Run, Skip, Trigger
+from tests.faults.history import Recorder
 
 STAGES = ("triggers", "attempts", "outcomes")
 _HOW = {
@@ -134,9 +135,9 @@ def events_of(
             source = batch.source
             assert source is not None
             place = (source.topic.partition(".")[2], source.partition, source.offset, source.part)
-            yield Attempt(partition, offset, place, batch.token, *item.run, item.attempt, timestamp_ms * 1000)
+            yield Attempt(*item.run, partition, offset, place, batch.token, item.attempt, timestamp_ms * 1000)
         elif topic.startswith("retry."):
-            yield Retry(topic, partition, offset, *item.run, item.attempt, item.not_before)
+            yield Retry(*item.run, topic, partition, offset, item.attempt, item.not_before)
         elif topic == "outcomes" and item.kind is Kind.SKIPPED:
             skip = skip_of(item.body)
             span = (item.job_id, skip.first, skip.last, skip.count, skip.reason)
@@ -144,9 +145,9 @@ def events_of(
         elif topic == "outcomes" and item.kind in _HOW:
             report = report_of(item.body)
             times = (report.started_at, report.finished_at)
-            yield Outcome(_HOW[item.kind], *item.run, item.attempt, report.worker, *times)
+            yield Outcome(*item.run, _HOW[item.kind], item.attempt, report.worker, *times)
         elif topic == "dead-letter":
-            yield DeadLetter(reason, *item.run, item.attempt, batch.token)
+            yield DeadLetter(*item.run, reason, item.attempt, batch.token)
 
 
 def _items(batch: Batch) -> Iterator[Item]:

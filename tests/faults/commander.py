@@ -9,7 +9,7 @@ from random import Random
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.faults.cluster import Cluster
-from tests.faults.history import Command, Request
+from tests.faults.events import Command, Request
 
 SECONDS = 1.0
 _ANSWERED = """

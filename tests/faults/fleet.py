@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cronstream.clock import to_datetime
-from tests.faults.history import Rule
+from tests.faults.events import Rule
 from tests.faults.oracle import SECOND
 from tests.faults.zones import BACK, FORWARD
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from random import Random
 
 from tests.faults.cluster import NotRecovered
+from tests.faults.events import Fault, Figure, Leader
 from tests.faults.faults import FAULTS, Missed, Scene
-from tests.faults.history import Fault, Figure, Leader
 
 log = logging.getLogger("faults")
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from zoneinfo import ZoneInfo
 
-from tests.faults.history import Edit, Jump, Rule
+from tests.faults.events import Edit, Jump, Rule
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

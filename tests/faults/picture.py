@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.faults.history import Execution, Fault
+from tests.faults.events import Execution, Fault
 from tests.faults.judges import expected_of
 from tests.faults.verdict import Verdict
 

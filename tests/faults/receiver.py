@@ -16,7 +16,8 @@ from pathlib import Path
 from aiohttp import web
 
 from cronstream.clock import SystemClock
-from tests.faults.history import Execution, Recorder
+from tests.faults.events import Execution
+from tests.faults.history import Recorder
 
 
 def serve(port: int, file: Path) -> None:
@@ -28,7 +29,7 @@ def serve(port: int, file: Path) -> None:
         headers = request.headers
         job_id, scheduled_us, request_id = (int(part) for part in headers["Idempotency-Key"].split("-"))
         attempt = int(headers["X-Attempt"])
-        recorder.record(Execution(at_us, job_id, scheduled_us, request_id, attempt, int(headers["X-Fencing-Token"])))
+        recorder.record(Execution(job_id, scheduled_us, request_id, at_us, attempt, int(headers["X-Fencing-Token"])))
         await request.read()
         _, how, *number = request.path.split("/")
         if how == "slow":

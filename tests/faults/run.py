@@ -18,8 +18,9 @@ from stack.paths import CHECKOUT, LOCAL, VENV_PYTHON
 from tests.faults.cluster import Cluster, NotRecovered
 from tests.faults.collector import Collector
 from tests.faults.commander import Commander
+from tests.faults.events import Figure, Row, Stuck, Window
 from tests.faults.faults import Scene
-from tests.faults.history import Figure, History, Recorder, Row, Stuck, Window
+from tests.faults.history import History, Recorder
 from tests.faults.nemesis import recover, sequence, strike
 from tests.faults.verdict import Verdict
 from tests.faults.workload import Workload

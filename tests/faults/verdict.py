@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tests.faults.history import Attempt, Execution, Fault, Figure, History, Trigger
+from tests.faults.events import Attempt, Execution, Fault, Figure, Trigger
+from tests.faults.history import History
 from tests.faults.judges import Breach, expected_of, judge_all
 from tests.faults.judges.unknown import unknown_runs
 

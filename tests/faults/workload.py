@@ -20,8 +20,8 @@ import psycopg
 
 from cronstream.clock import to_datetime, to_us
 from tests.faults.cluster import Cluster
+from tests.faults.events import Edit, Event, Request, Rule
 from tests.faults.fleet import Job, edited, fleet, schedule_columns
-from tests.faults.history import Edit, Event, Request, Rule
 
 log = logging.getLogger("faults")
 

@@ -12,7 +12,7 @@ import struct
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from tests.faults.history import Jump
+from tests.faults.events import Jump
 
 FORWARD, BACK = "Antarctica/Troll", "Antarctica/Vostok"
 JUMP_SECONDS = 120

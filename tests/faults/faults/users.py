@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.faults.events import Edit
 from tests.faults.faults.scene import Disturb, Hit, Scene
-from tests.faults.history import Edit
 
 _TOUCH = "UPDATE cronstream.job_definitions SET backoff_seconds = %s WHERE job_id = ANY(%s)"
 _COMMITTED = """

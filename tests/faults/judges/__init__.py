@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.faults.history import Edit, History, Jump
+from tests.faults.events import Edit, Jump
+from tests.faults.history import History
 from tests.faults.judges.assumptions import assumptions
 from tests.faults.judges.attempts_bounded import attempts_bounded
 from tests.faults.judges.breach import Breach, Judge

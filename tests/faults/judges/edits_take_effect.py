@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.faults.history import History, Request, Trigger
+from tests.faults.events import Request, Trigger
+from tests.faults.history import History
 from tests.faults.judges.breach import Breach
 from tests.faults.judges.lag import allowed_lag_us
 from tests.faults.oracle import Expected

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.faults.history import Fault, History
+from tests.faults.events import Fault
+from tests.faults.history import History
 
 USUAL_LAG_US = 20_000_000
 AFTER_FAULT_US = 20_000_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.faults.history import Execution, History, Trigger
+from tests.faults.events import Execution, Trigger
+from tests.faults.history import History
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.faults.history import History, Outcome
+from tests.faults.events import Outcome
+from tests.faults.history import History
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 

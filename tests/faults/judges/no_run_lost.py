@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from tests.faults.history import History, Row, Run, Skip
+from tests.faults.events import Row, Run, Skip
+from tests.faults.history import History
 from tests.faults.judges.breach import Breach
 from tests.faults.judges.lag import allowed_lag_us
 from tests.faults.oracle import Expected, Version

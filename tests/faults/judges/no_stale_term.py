@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.faults.history import History, Trigger
+from tests.faults.events import Trigger
+from tests.faults.history import History
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 

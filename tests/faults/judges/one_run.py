@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.faults.history import Execution, History, Process, Run
+from tests.faults.events import Execution, Process, Run
+from tests.faults.history import History
 from tests.faults.judges.breach import Breach
 from tests.faults.oracle import Expected
 

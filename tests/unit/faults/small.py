@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.faults.history import (
+from tests.faults.events import (
     Attempt,
     DeadLetter,
     Edit,
     Event,
     Execution,
     Fault,
-    History,
     Outcome,
     Process,
     Request,
@@ -22,6 +21,7 @@ from tests.faults.history import (
     Trigger,
     Window,
 )
+from tests.faults.history import History
 from tests.faults.judges import expected_of
 from tests.faults.judges.breach import Breach, Judge
 
@@ -84,13 +84,13 @@ class Small:
         for number, how in enumerate(parts.get("ends", ("succeeded",)), 1):
             source = ("triggers", 0, offset, 0) if number == 1 else ("retry.due", 0, len(self.attempts), 0)
             self.attempt(at, number, source, token, called)
-            self.executions.append(Execution(called, 1, at, 0, number, token))
-            self.outcomes.append(Outcome(how, 1, at, 0, number, "worker-1", called, called + 1000))
+            self.executions.append(Execution(1, at, 0, called, number, token))
+            self.outcomes.append(Outcome(1, at, 0, how, number, "worker-1", called, called + 1000))
             self.rows.append(Row(1, at, 0, number, how, token=token))
             called += S
 
     def attempt(self, at: int, number: int, source: tuple[str, int, int, int], token: int, at_us: int) -> None:
-        self.attempts.append(Attempt(0, len(self.attempts), source, token, 1, at, 0, number, at_us))
+        self.attempts.append(Attempt(1, at, 0, 0, len(self.attempts), source, token, number, at_us))
 
     def skip(self, first: int, last: int, count: int, reason: str, published: float) -> None:
         self.skips.append(Skip(1, first * S, last * S, count, reason, round(published * S)))

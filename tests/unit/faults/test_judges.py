@@ -7,21 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.faults.history import (
-    Attempt,
-    Command,
-    DeadLetter,
-    Edit,
-    Fault,
-    History,
-    Outcome,
-    Process,
-    Recorder,
-    Request,
-    Row,
-    Rule,
-    Stuck,
-)
+from tests.faults.events import Attempt, Command, DeadLetter, Edit, Fault, Outcome, Process, Request, Row, Rule, Stuck
+from tests.faults.history import History, Recorder
 from tests.faults.judges import JUDGES, expected_of, judge_all
 from tests.faults.judges.assumptions import assumptions
 from tests.faults.judges.attempts_bounded import attempts_bounded
@@ -354,7 +341,7 @@ def retried(ends: tuple[str, ...], **policy: object) -> Small:
 
 def test_three_tries_and_a_dead_letter_are_as_they_should_be() -> None:
     small = retried(("failed", "timed_out", "failed"), backoff_factor=1.0)
-    small.dead_letters.append(DeadLetter("exhausted", 1, S, 0, 3))
+    small.dead_letters.append(DeadLetter(1, S, 0, "exhausted", 3))
     assert said(small, attempts_bounded) == []
 
 
@@ -443,14 +430,14 @@ def test_a_run_now_that_was_admitted_is_as_it_should_be_and_one_that_was_not_is_
     small = three_runs()
     small.requests.append(Request(8, 1, S, "run-now", S + 7, S + 7))
     assert said(small, requests_run) == ["a run-now was not admitted"]
-    small.attempts.append(Attempt(0, 9, ("triggers", 0, 9, 0), 5, 1, S + 7, 8))
+    small.attempts.append(Attempt(1, S + 7, 8, 0, 9, ("triggers", 0, 9, 0), 5))
     assert said(small, requests_run) == []
 
 
 def test_a_backfill_is_for_each_scheduled_time_of_its_range() -> None:
     small = three_runs()
     small.requests.append(Request(8, 1, 3 * S, "backfill", S, 2 * S))
-    small.attempts.append(Attempt(0, 9, ("triggers", 0, 9, 0), 5, 1, S, 8))
+    small.attempts.append(Attempt(1, S, 8, 0, 9, ("triggers", 0, 9, 0), 5))
     assert [b.scheduled_us for b in small.breaches(requests_run)] == [2 * S]
 
 
@@ -474,7 +461,7 @@ def without_end() -> Small:
     for second in range(1, 1001):
         small.run(second)
     lost = small.outcomes[499]
-    small.outcomes[499] = Outcome("lost", 1, lost.scheduled_us, 0, 1)
+    small.outcomes[499] = Outcome(1, lost.scheduled_us, 0, "lost", 1)
     return small
 
 
@@ -497,7 +484,7 @@ def test_not_more_than_one_in_two_hundred_may_be_unknown() -> None:
 
 def test_an_end_that_came_after_all_beats_lost() -> None:
     small = without_end()
-    small.outcomes.append(Outcome("succeeded", 1, 500 * S, 0, 1))
+    small.outcomes.append(Outcome(1, 500 * S, 0, "succeeded", 1))
     assert said(small, outcomes_known) == []
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronstream.schedule import tzif as tzif_reader
-from tests.faults.history import Edit, Rule
+from tests.faults.events import Edit, Rule
 from tests.faults.oracle import SECOND, Expected
 from tests.faults.zones import jumps_at, tzif
 

@@ -14,10 +14,10 @@ from cronstream.bodies import Skip as SkipBody
 from cronstream.records import Batch, Kind, Source
 from cronstream.records import Item as WireItem
 from tests.faults.collector import events_of
+from tests.faults.events import Attempt, Edit, Fault, Rule, Trigger
 from tests.faults.faults import FAULTS
 from tests.faults.faults.points import named_points
 from tests.faults.fleet import MISFIRES, ZONES, edited, fleet
-from tests.faults.history import Attempt, Edit, Fault, Rule, Trigger
 from tests.faults.nemesis import SHORT, sequence
 from tests.faults.oracle import SECOND, Expected
 from tests.faults.verdict import Verdict, p99
@@ -106,7 +106,7 @@ def test_attempts_and_outcomes_become_events() -> None:
     attempts = list(events_of("attempts", 2, 9, 6000, batch(WireItem(Kind.RUN, 1, S, 0, 2))))
     assert msgspec.to_builtins(attempts[0]) | {} == {
         "event": "attempt", "partition": 2, "offset": 9, "source": ("triggers", 2, 40, 1), "token": 7,
-        "job_id": 1, "scheduled_us": S, "attempt": 2, "at_us": 6_000_000,
+        "job_id": 1, "scheduled_us": S, "request_id": 0, "attempt": 2, "at_us": 6_000_000,
     }  # fmt: skip
     lost = WireItem(Kind.LOST, 1, S, 0, 1, bytes(pack(Report("t", "n", "worker-1", 5 * S, 6 * S, 7 * S))))
     skipped = WireItem(Kind.SKIPPED, 2, 3 * S, 0, 0, bytes(pack(SkipBody("t", "n", "paused", S, 3 * S, 3))))
