@@ -102,3 +102,8 @@ def three_runs() -> Small:
     for second in (1, 2, 3):
         small.run(second)
     return small
+
+
+def said(small: Small, judge: Judge) -> list[str]:
+    """What a judge finds broken."""
+    return [breach.what for breach in small.breaches(judge)]
