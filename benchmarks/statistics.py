@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Composed, Literal
 
 from benchmarks.report import Value
 from stack import servers
@@ -108,7 +112,23 @@ def count_statements(home: Home) -> None:
         row = connection.execute("SHOW shared_preload_libraries").fetchone()
         if row is not None and "pg_stat_statements" in row[0]:
             return
-        connection.execute("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'")
+    _alter(home, SQL("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'"))
+
+
+@contextmanager
+def with_memory(home: Home) -> Iterator[str]:
+    """Postgres has a quarter of the machine's memory for its pages, as one gives any database; yields how much."""
+    size = f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 4 // 2**20}MB"
+    _alter(home, SQL("ALTER SYSTEM SET shared_buffers = {}").format(Literal(size)))
+    try:
+        yield size
+    finally:
+        _alter(home, SQL("ALTER SYSTEM RESET shared_buffers"))
+
+
+def _alter(home: Home, statement: SQL | Composed) -> None:
+    with _superuser(home, "postgres") as connection:
+        connection.execute(statement)
     servers.restart(home, "postgres")
 
 

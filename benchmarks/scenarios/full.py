@@ -27,7 +27,8 @@ def run(report: Report, *, full: bool) -> None:
     count, during = jobs(_JOBS), seconds(_SECONDS)
     home = installation.STACK.home
     statistics.count_statements(home)
-    with made() as bench:
+    with statistics.with_memory(home) as shared_buffers, made() as bench:
+        report.set("full.shared_buffers", shared_buffers)
         statistics.begin_statements(home, bench.database)
         began = time.monotonic()
         with bench.connect() as connection:
