@@ -248,3 +248,30 @@ def test_columns_of_the_users_own_come_and_go_between_edits(conn: Conn) -> None:
         conn.execute("DELETE FROM cronstream.job_definitions WHERE job_id = %s", [job])
         told = [row[1:] for row in changes(conn) if row[0] == job]
         assert told == [("insert", None), ("update", "@daily"), ("delete", "1 * * * *")], change
+
+
+@pytest.mark.parametrize(
+    ("written", "us"),
+    [
+        ("timestamptz '2026-11-30 01:02:03.000001Z'", 1_796_000_523_000_001),
+        ("timestamptz '1969-12-31 23:59:59.999999Z'", -1),
+        ("timestamptz '0001-01-03 00:00:00Z'", -62_135_424_000_000_000),
+        ("timestamptz '9999-12-29 01:02:03.456789Z'", 253_402_045_323_456_789),
+        ("timestamptz 'infinity'", 2**62),
+        ("timestamptz '294276-01-01Z'", 2**62),
+        ("timestamptz '-infinity'", -(2**62)),
+        ("NULL::timestamptz", None),
+        ("interval '36500 days 00:00:01.000001'", 3_153_600_001_000_001),
+        ("interval '-1 microsecond'", -1),
+        ("interval '170000000 years'", 2**62),
+        ("NULL::interval", None),
+    ],
+)
+def test_instants_and_spans_are_microseconds_and_bounded(conn: Conn, written: str, us: int | None) -> None:
+    assert conn.execute(f"SELECT cronstream.us({written})").fetchone() == (us,)
+
+
+def test_reading_microseconds_calls_no_function(conn: Conn) -> None:
+    """Postgres puts the body in its place: a call costs six times as much, and a definition has eight of them."""
+    plan = conn.execute("EXPLAIN (VERBOSE, COSTS OFF) SELECT * FROM cronstream.job_rules").fetchall()
+    assert "us(" not in " ".join(row[0] for row in plan)
