@@ -155,13 +155,31 @@ END $$;
 CREATE FUNCTION cronstream.backfill_limit() RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100000;
 
+-- How many runs a definition has in a range, at least: what cannot be told here, the leader finds when it gets there.
+-- Counted to a little more than the limit.
+CREATE FUNCTION cronstream.backfill_runs(d cronstream.job_definitions, begins timestamptz, ends timestamptz) RETURNS bigint
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    spread CONSTANT interval := cronstream.spread_offset(d.spread_seconds, d.tenant, d.name);
+    -- every has no time before its anchor, which without one of its own is the commit of the last edit at the latest
+    first  CONSTANT timestamptz := greatest(begins, d.starts_at, CASE WHEN d.every IS NOT NULL THEN coalesce(d.anchor, d.updated_at) + spread END);
+    last   CONSTANT timestamptz := least(ends, d.ends_at);
+BEGIN
+    IF first > last OR d.run_at IS NOT NULL THEN
+        RETURN 0;
+    ELSIF d.every IS NOT NULL THEN
+        RETURN (cronstream.us(last) - cronstream.us(first)) / cronstream.us(d.every);
+    END IF;
+    RETURN cronstream.cron_at_least(d.cron, d.tenant, d.name, d.timezone, first - spread, last - spread, cronstream.backfill_limit());
+END $$;
+
 -- Run a job for every scheduled time in a range that is over, both ends included, at the leader's bounded rate.
 CREATE FUNCTION cronstream.backfill(tenant text, name text, begins timestamptz, ends timestamptz, id text DEFAULT NULL) RETURNS jsonb
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request  record;
     found_id bigint;
-    period   interval;
+    found    cronstream.job_definitions;
     checked  boolean;
 BEGIN
     request := cronstream.begin_request('backfill', tenant, name, id);
@@ -178,9 +196,10 @@ BEGIN
         checked := cronstream.refuse('ends', 'is in the future', ends::text,
             'A backfill runs times that are over; the schedule itself runs those to come.');
     END IF;
-    SELECT d.every INTO period FROM cronstream.job_definitions d WHERE d.job_id = found_id;
-    IF extract(epoch FROM ends - begins) / extract(epoch FROM period) > cronstream.backfill_limit() THEN
-        checked := cronstream.refuse('ends', format('leaves more than %s runs of every %s', cronstream.backfill_limit(), period), ends::text,
+    SELECT d.* INTO found FROM cronstream.job_definitions d WHERE d.job_id = found_id;
+    IF cronstream.backfill_runs(found, begins, ends) > cronstream.backfill_limit() THEN
+        checked := cronstream.refuse('ends', format('leaves more than %s runs of %s', cronstream.backfill_limit(),
+            coalesce('every ' || found.every, 'cron ' || quote_literal(left(found.cron, 60)))), ends::text,
             'Ask for a shorter range, and for the rest by further backfills.');
     END IF;
     RETURN cronstream.finish_request(request.number, 'open', found_id,

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronstream.schedule import ScheduleError, compile_cron
+from cronstream.schedule import Schedule, ScheduleError, compile_cron, schedule_of
 from cronstream.schedule.cron import hash_key
 from sql.migrate import migrate
 from tests.support import expressions
@@ -223,3 +223,68 @@ def test_no_expression_takes_long(conn: Conn) -> None:
         times = [conn.execute(plan, (n,)).fetchone() for _ in range(5)]
         best = min(row[0][0]["Execution Time"] for row in times if row is not None)
         assert best < 10, cron[:60]
+
+
+ZONES = ("UTC", "America/New_York", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "Australia/Lord_Howe")
+AT_LEAST = """
+    SELECT cronstream.cron_at_least(cron, 't', 'n', timezone, cronstream.instant(first), cronstream.instant(last), most)
+    FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY
+         AS given (cron, timezone, first, last, most, place) ORDER BY place
+"""
+
+
+def counted(schedule: Schedule, first_us: int, last_us: int, most: int) -> int:
+    """The times from first to last, but no more than most + 1."""
+    count, at_us = 0, schedule.next_after(first_us - 1)
+    while at_us is not None and at_us <= last_us and count <= most:
+        count, at_us = count + 1, schedule.next_after(at_us)
+    return count
+
+
+def test_a_range_has_at_least_the_times_that_sql_counts_and_in_utc_no_others(conn: Conn) -> None:
+    chance = Random(5)
+    begins_us = 1_262_304_000_000_000  # 2010
+    asked: list[tuple[str, str, int, int, int]] = []
+    while len(asked) < 3000:
+        cron = expressions.anything(chance)
+        if python_says(cron, "t", "n") is None:
+            first_us = begins_us + chance.randrange(10 * 365 * 86_400_000_000)
+            span_us = round(86_400_000_000 * 10 ** chance.uniform(-3, 3.5))
+            asked.append((cron, chance.choice(ZONES), first_us, first_us + span_us, chance.choice((0, 3, 100))))
+    found = [row[0] for row in conn.execute(AT_LEAST, [list(column) for column in zip(*asked, strict=True)])]
+    refused = 0
+    for (cron, zone, first_us, last_us, most), at_least in zip(asked, found, strict=True):
+        schedule = schedule_of(cron=cron, timezone=zone, tenant="t", name="n")
+        exact = counted(schedule, first_us, last_us, most)
+        refused += at_least > most
+        assert (at_least <= exact) if at_least <= most else (exact > most), (cron, zone, first_us, last_us, most)
+        if zone == "UTC":
+            assert (at_least > most) == (exact > most), (cron, first_us, last_us, most)
+    assert refused > 500
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "begins", "ends", "refused"),
+    [
+        ("* * * * *", "UTC", "2026-01-01T00:00Z", "2026-03-11T10:39Z", False),  # 100,000 of them
+        ("* * * * *", "UTC", "2026-01-01T00:00Z", "2026-03-11T10:40Z", True),
+        ("* * * * * *", "America/New_York", "2026-01-01Z", "2026-01-02Z", False),
+        ("* * * * * *", "America/New_York", "2026-01-01Z", "2026-01-05Z", True),
+        ("@daily", "UTC", "0002-01-01Z", "2026-01-01Z", True),
+        ("0 0 29 2 *", "UTC", "0002-01-01Z", "2026-01-01Z", False),
+    ],
+)
+def test_a_backfill_of_more_runs_than_a_request_may_have_is_refused_as_it_is_asked_for(
+    conn: Conn, cron: str, zone: str, begins: str, ends: str, refused: bool
+) -> None:
+    conn.execute(
+        "INSERT INTO cronstream.job_definitions (name, handler, cron, timezone) VALUES ('job', 'log', %s, %s)",
+        (cron, zone),
+    )
+    ask = "SELECT cronstream.backfill('default', 'job', %s, %s)"
+    if not refused:
+        conn.execute(ask, (begins, ends))
+        return
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="leaves more than 100000 runs of cron") as refusal:
+        conn.execute(ask, (begins, ends))
+    assert refusal.value.diag.message_hint == "Ask for a shorter range, and for the rest by further backfills."

@@ -330,7 +330,13 @@ def test_a_run_is_known_by_its_request_by_history_or_by_its_letter(conn: Conn) -
         ("ends", "backfill", ("default", "job", "2026-01-02Z", "infinity"), "is in the future"),
         ("ends", "backfill", ("default", "job", "2026-01-02Z", "2999-01-01Z"), "is in the future"),
         ("begins", "backfill", ("default", "job", "-infinity", "2026-01-01Z"), "begins must be an instant"),
-        ("ends", "backfill", ("default", "fast", "2020-01-01Z", "2026-01-01Z"), "leaves more than 100000 runs"),
+        (
+            "ends",
+            "backfill",
+            ("default", "fast", "2020-01-01Z", "2026-01-01Z"),
+            "leaves more than 100000 runs of every",
+        ),
+        ("ends", "backfill", ("default", "job", "2024-01-01Z", "2026-01-01Z"), "runs of cron '*/5 * * * *'"),
         ("crn", "upsert", ("default", "x", Jsonb({"crn": "* * * * *"})), "Did you mean cron?"),
         ("every", "upsert", ("default", "x", Jsonb({"every": "soon", "handler": "log"})), "every cannot be read"),
         ("cron", "upsert", ("default", "x", Jsonb({"cron": "61 * * * *", "handler": "log"})), "61"),
@@ -346,7 +352,10 @@ def test_a_run_is_known_by_its_request_by_history_or_by_its_letter(conn: Conn) -
 def test_what_cannot_be_done_is_refused_by_field_and_leaves_nothing(
     conn: Conn, field: str, function: str, values: tuple[Any, ...], says: str
 ) -> None:
-    conn.execute("INSERT INTO cronstream.job_definitions (name, every, handler) VALUES ('fast', '1 second', 'log')")
+    conn.execute(
+        "INSERT INTO cronstream.job_definitions (name, every, anchor, handler)"
+        " VALUES ('fast', '1 second', '2019-01-01Z', 'log')"
+    )
     with pytest.raises(psycopg.Error) as caught, conn.transaction():
         call(conn, function, *values)
     diagnosis = caught.value.diag
