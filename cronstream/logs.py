@@ -19,6 +19,14 @@ class FieldsFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
         self.converter = gmtime
+        self._second = (-1, "")
+        """The last line's, and how it is shown: a busy process says much within one."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        second = int(record.created)
+        if self._second[0] != second:
+            self._second = (second, super().formatTime(record, datefmt))
+        return self._second[1]
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = " / ".join(filter(None, map(str.strip, record.message.splitlines())))
@@ -70,13 +78,15 @@ def _kind(record: logging.LogRecord) -> tuple[str, str] | None:
 
 def _text(value: object) -> str:
     match value:
+        case str():
+            text = value
         case float():
             text = f"{value:.6g}"
         case list() | tuple():
             text = ",".join(map(str, value))
         case _:
             text = str(value)
-    return repr(text) if any(character.isspace() for character in text) or not text else text
+    return text if text.split(maxsplit=1) == [text] else repr(text)  # there is a blank in it, or nothing
 
 
 def set_up(level: str) -> None:
@@ -86,3 +96,6 @@ def set_up(level: str) -> None:
     handler.addFilter(Thinned())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(True)
+    # No line shows them, and a worker that logs each run would look them up each time.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import repeat
 
 import msgspec
 import numpy as np
@@ -80,6 +81,7 @@ RUN_KINDS = {"allow": Kind.RUN, "queue": Kind.RUN_QUEUED, "skip": Kind.RUN_ALONE
 """What a run of each overlap policy is on triggers."""
 
 
+_KINDS = {int(kind): kind for kind in Kind}
 _IS_RUN = np.isin(np.arange(256), list(RUN_KINDS.values()))
 
 
@@ -165,17 +167,42 @@ class Batch:
         start = int(self.ends[index - 1]) if index else 0
         return self.bodies[start : int(self.ends[index])]
 
+    def each_body(self) -> Iterator[bytes]:
+        """The undecoded bodies in turn."""
+        start = 0
+        for end in self.ends.tolist():
+            yield self.bodies[start:end]
+            start = end
+
     def items(self) -> Iterator[Item]:
         """The items one by one, bodies undecoded. Raises PoisonItem on an unknown kind."""
-        for index in range(len(self)):
-            yield self.item(index)
+        for item in self.each():
+            if isinstance(item, PoisonItem):
+                raise item
+            yield item
+
+    def each(self) -> Iterator[Item | PoisonItem]:
+        """The same; in place of an item whose kind this version does not know, what says so."""
+        columns = zip(
+            self.kind.tolist(),
+            self.job_id.tolist(),
+            self.scheduled.tolist(),
+            self.request_id.tolist(),
+            self.attempt.tolist(),
+            self.each_body(),
+            repeat(0) if self.not_before is None else self.not_before.tolist(),
+            strict=False,
+        )
+        for number, *rest in columns:
+            kind = _KINDS.get(number)
+            yield _unknown(number) if kind is None else Item(kind, *rest)
 
     def item(self, index: int) -> Item:
         """One item. Raises PoisonItem if this version does not know its kind."""
-        try:
-            kind = Kind(int(self.kind[index]))
-        except ValueError as error:
-            raise PoisonItem(str(error)) from None
+        number = int(self.kind[index])
+        kind = _KINDS.get(number)
+        if kind is None:
+            raise _unknown(number)
         return Item(
             kind,
             int(self.job_id[index]),
@@ -282,6 +309,10 @@ class Batch:
             b"".join(item.body for item in items),
             np.array([item.not_before for item in items], np.int64) if any(item.not_before for item in items) else None,
         )
+
+
+def _unknown(kind: int) -> PoisonItem:
+    return PoisonItem(f"{kind} is not a valid Kind")
 
 
 def in_batches(items: Iterable[Item], max_items: int = MAX_ITEMS, max_bytes: int = MAX_BYTES) -> Iterator[list[Item]]:

@@ -10,7 +10,7 @@ Pure: knows nothing of time, tasks or Kafka. Called from one thread.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -41,8 +41,11 @@ class _Line(Generic[T]):
 @dataclass(slots=True)
 class _Tenant(Generic[T]):
     lines: dict[int, _Line[T]] = field(default_factory=dict)
-    ready: dict[int, None] = field(default_factory=dict)
-    """Jobs with something waiting and room under their cap, in the order of their turns."""
+    ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    """Jobs with something waiting and room under their cap, in the order of their turns.
+
+    Taken from the front: there a plain dict steps over all that was taken before.
+    """
     running: int = 0
 
 
@@ -56,7 +59,7 @@ class FairQueue(Generic[T]):
         self.running = 0
         self.waiting = 0
         self._tenants: dict[str, _Tenant[T]] = {}
-        self._ready: dict[str, None] = {}
+        self._ready: OrderedDict[str, None] = OrderedDict()
 
     def put(self, entry: T) -> None:
         """Stand in line."""
@@ -71,11 +74,9 @@ class FairQueue(Generic[T]):
         """The next that may run now: it holds a slot until ``done``. None: nothing may."""
         if self.running >= self.slots or not self._ready:
             return None
-        name = next(iter(self._ready))
-        del self._ready[name]
+        name, _ = self._ready.popitem(last=False)
         tenant = self._tenants[name]
-        job_id = next(iter(tenant.ready))
-        del tenant.ready[job_id]
+        job_id, _ = tenant.ready.popitem(last=False)
         line = tenant.lines[job_id]
         entry = line.waiting.popleft()
         line.running += 1

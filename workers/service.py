@@ -148,15 +148,17 @@ class Service:
 
     def _runs(self, record: Record, batch: Batch) -> list[Run]:
         columns = zip(
+            batch.kind.tolist(),
             batch.job_id.tolist(),
             batch.scheduled.tolist(),
             batch.request_id.tolist(),
             batch.attempt.tolist(),
+            batch.each_body(),
             strict=True,
         )
         return [
-            Run(record, job_id, scheduled, request_id, attempt, batch.body(index), _work(batch, index))
-            for index, (job_id, scheduled, request_id, attempt) in enumerate(columns)
+            Run(record, job_id, scheduled, request_id, attempt, body, _work(kind, body))
+            for kind, job_id, scheduled, request_id, attempt, body in columns
         ]
 
     def _remembered(self, runs: list[Run], log: DoneLog) -> list[Run]:
@@ -202,11 +204,11 @@ class Service:
             self.ended += partition.progress.unfinished
 
 
-def _work(batch: Batch, index: int) -> Work | None:
-    if batch.kind[index] != Kind.RUN:
+def _work(kind: int, body: bytes) -> Work | None:
+    if kind != Kind.RUN:
         return None
     try:
-        return work_of(batch.body(index))
+        return work_of(body)
     except PoisonItem:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,17 @@ def test_a_selection_holds_the_chosen_items(given_items: list[Item], data: st.Da
     mask = data.draw(st.lists(st.booleans(), min_size=len(given_items), max_size=len(given_items)))
     batch = Batch.of(given_items, token=1, published_at=1).select(np.array(mask, np.bool_))
     assert list(batch.items()) == [item for item, kept in zip(given_items, mask, strict=True) if kept]
+
+
+def test_an_item_of_an_unknown_kind_is_poison_alone() -> None:
+    known = Item(Kind.RUN, 1, 2, body=b"abc", not_before=9)
+    batch = replace(Batch.of([known, known], token=1, published_at=1), kind=np.array([250, Kind.RUN], np.uint8))
+    unknown, item = batch.each()
+    assert isinstance(unknown, PoisonItem)
+    assert "250" in str(unknown)
+    assert item == batch.item(1) == known
+    with pytest.raises(PoisonItem, match="250"):
+        list(batch.items())
 
 
 @given(st.binary(max_size=200))

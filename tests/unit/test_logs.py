@@ -22,6 +22,21 @@ def test_a_line_is_the_time_in_utc_the_level_the_place_a_sentence_and_fields() -
     )
 
 
+def test_fields_with_blanks_in_them_are_quoted() -> None:
+    shown = line("x", one="a b", two=" a", three="a\u00a0b", four="a\u200bb", five=["a", "b c"], six="a")
+    assert shown.endswith("x one='a b' two=' a' three='a\\xa0b' four=a\u200bb five='a,b c' six=a")
+
+
+def test_lines_of_one_formatter_each_tell_their_own_second() -> None:
+    formatter = FieldsFormatter()
+    shown = []
+    for created in (1_780_000_000.25, 1_780_000_000.75, 1_780_000_001.0, 1_780_000_000.0):
+        record = logging.LogRecord("workers", logging.INFO, __file__, 1, "x", (), None)
+        record.created, record.msecs = created, created % 1 * 1000
+        shown.append(formatter.format(record)[17:24])
+    assert shown == ["40.250Z", "40.750Z", "41.000Z", "40.000Z"]
+
+
 def test_what_a_library_says_in_several_lines_is_one() -> None:
     assert line("[^Worker]: Oh\n   no\n\n", action="a\nb").endswith(" [^Worker]: Oh / no action='a\\nb'")
 
