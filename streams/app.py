@@ -35,7 +35,7 @@ from streams.lane import Tables as LaneTables
 from streams.recovery import Tables
 from streams.running import Running
 from streams.stages import Admitting, Send, Settling, Stage
-from streams.tables import OPTIONS, PartitionTable, StatusTable
+from streams.tables import OPTIONS, PartitionTable
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class StreamsApp(faust.App):
         """Admission's and settlement's lane, with the state that was recovered."""
         self._indexes[partition] = index = JobIndex()
         admitted = PartitionTable(self, self.tables[ADMITTED], partition)
-        jobs = StatusTable(self, self.tables[JOBS], partition, index)
+        jobs = PartitionTable(self, self.tables[JOBS], partition)
         waiting = PartitionTable(self, self.tables[WAITING], partition)
         settings = self.settings
         topics = settings.topics
@@ -165,7 +165,7 @@ class StreamsApp(faust.App):
         def lane(stage: Stage, tables: LaneTables) -> Lane:
             return Lane(partition, stage, tables, self._send, topics, self.membership.trusted, self.clock, self.counts)
 
-        return lane(admitting, LaneTables(admitted)), lane(settling, LaneTables(jobs, waiting))
+        return lane(admitting, LaneTables(admitted)), lane(settling, LaneTables(jobs, waiting, index))
 
     async def close_lanes(self) -> None:
         """The partitions are someone else's soon: end what is under way and commit it."""

@@ -38,6 +38,7 @@ from cronstream import dead_letters, fault_points
 from cronstream.clock import Clock
 from cronstream.dead_letters import Record
 from cronstream.topics import Topics
+from streams.index import JobIndex, entry_of
 from streams.stages import Effects, Send, Stage, set_aside
 
 log = logging.getLogger(__name__)
@@ -66,10 +67,15 @@ Logged = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A stage's table, and that of waiting runs if it has one: what ``rows`` speak of is written before them."""
+    """A stage's table, and what goes with it.
+
+    Waiting runs have a table of their own: what ``rows`` speak of is written before them. The index
+    follows what is stored.
+    """
 
     own: Table
     waiting: Table | None = None
+    index: JobIndex | None = None
 
     async def log(self, effects: Effects) -> Logged:
         """Write to the changelogs; their last offsets once all is acknowledged."""
@@ -81,6 +87,8 @@ class Tables:
         if self.waiting and effects.waiting:
             self.waiting.store(effects.waiting, logged[0])
         self.own.store(effects.rows, logged[1])
+        if self.index is not None and effects.jobs:
+            self.index.put(entry_of(job_id, known) for job_id, known in effects.jobs.items())
 
 
 Sender = Callable[[str, int, Sequence[Send]], Awaitable[object]]

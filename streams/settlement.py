@@ -137,9 +137,10 @@ class Step:
         self._offset = offset
         self._following = following = Following()
         jobs: dict[int, tuple[_Job, JobStatus, Overlap | None] | None] = {}
-        for index in range(len(batch)):
+        for index, item in enumerate(batch.each()):
             try:
-                item = batch.item(index)
+                if isinstance(item, PoisonItem):
+                    raise item
                 if item.job_id not in jobs:
                     job = self._job(item.job_id)
                     jobs[item.job_id] = None if job is None else (job, job.status, job.turns)
@@ -293,9 +294,8 @@ class Step:
         counts = status.counts
         if kind is not Kind.STARTED:
             self._count(kind, weight)
-            counts = tuple(
-                count + weight if counted is kind else count for counted, count in zip(COUNTED, counts, strict=True)
-            )
+            place = COUNTED.index(kind)
+            counts = (*counts[:place], counts[place] + weight, *counts[place + 1 :])
         if old is not None:
             runs = tuple(new if run is old else run for run in status.runs)
         else:

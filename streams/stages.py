@@ -59,6 +59,8 @@ class Effects:
     sends: list[Send] = field(default_factory=list)
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
     """Rows of the stage's table to write, or with None to delete."""
+    jobs: dict[int, JobStatus] = field(default_factory=dict)
+    """What rows of jobs' status say, by job."""
     waiting: dict[bytes, bytes | None] = field(default_factory=dict)
     """The same of the table of waiting runs: they are written before ``rows``, which speak of them."""
     rows_first: bool = False
@@ -171,6 +173,7 @@ class Settling:
                 break
             effects.taken += 1
         settled = step.end()
+        effects.jobs = settled.statuses
         effects.rows = {status.key_of(job): known.encode() for job, known in settled.statuses.items()}
         effects.waiting = settled.waiting
         effects.counts.update({_COUNTED_AS[kind]: count for kind, count in settled.ended.items()})

@@ -23,8 +23,7 @@ _STATE = {
     Kind.SKIPPED: "skipped",
     Kind.CANCELLED: "cancelled",
 }
-
-
+_STARTED = int(Kind.STARTED)
 STATES = (*_STATE.values(), "idle", "deleted")
 """Every state of a job."""
 
@@ -65,7 +64,7 @@ class JobStatus(msgspec.Struct, array_like=True, frozen=True):
     @property
     def running(self) -> int:
         """How many of the runs kept are under way."""
-        return sum(run.kind == Kind.STARTED for run in self.runs)
+        return [run.kind for run in self.runs].count(_STARTED)
 
     def encode(self) -> bytes:
         """The row's value in the table."""

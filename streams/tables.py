@@ -14,8 +14,6 @@ from typing import Any
 import rocksdict
 
 from cronstream.dead_letters import Headers
-from streams.index import Entry, JobIndex, entry_of
-from streams.status import JobStatus, job_of
 
 OPTIONS = {
     "driver": "rocksdict",
@@ -73,18 +71,3 @@ class PartitionTable:
                 batch.put(key, value)
         batch.put(self._store.offset_key, str(logged).encode())
         self._store._db_for_partition(self._partition).write(batch)
-
-
-class StatusTable(PartitionTable):
-    """A partition of the jobs' status, whose index follows what is stored."""
-
-    def __init__(self, app: Any, table: Any, partition: int, index: JobIndex) -> None:
-        super().__init__(app, table, partition)
-        self._index = index
-
-    def store(self, rows: Mapping[bytes, bytes | None], logged: int | None) -> None:
-        super().store(rows, logged)
-        self._index.put(
-            Entry(job_of(key), "", None) if value is None else entry_of(job_of(key), JobStatus.decode(value))
-            for key, value in rows.items()
-        )

@@ -13,8 +13,11 @@ from cronstream.clock import FakeClock
 from cronstream.dead_letters import Record
 from cronstream.records import Batch
 from cronstream.topics import Topics
+from streams import status
+from streams.index import JobIndex
 from streams.lane import STEP_BYTES, WAITING, Lane, Tables
 from streams.stages import Admitting, Effects, Send
+from streams.status import JobStatus
 from tests.unit.streams.making import TRIGGERS, run, triggers
 
 TOPICS = Topics()
@@ -99,6 +102,32 @@ def test_nothing_is_done_before_everything_is_acknowledged() -> None:
         assert not lane.busy
         assert sorted(broker.topics[:3]) == sorted(["changelog", TOPICS.attempts, TOPICS.attempts])
         assert broker.topics[3:] == ["store"]
+        await lane.close()
+
+    asyncio.run(story())
+
+
+def test_the_index_follows_what_is_stored() -> None:
+    class Renaming:
+        name = "renaming"
+
+        def decide(self, records: Sequence[Record]) -> Effects:
+            jobs = {one.offset: JobStatus(tenant="acme") for one in records}
+            return Effects(rows={status.key_of(job): b"" for job in jobs}, jobs=jobs, taken=len(records))
+
+    async def story() -> None:
+        broker, index = Broker(), JobIndex()
+        tables = Tables(TableOf(broker), index=index)
+        lane = Lane(0, Renaming(), tables, broker.send, TOPICS, lambda: True, FakeClock(), Counter())
+        broker.gate.clear()
+        lane.open()
+        await lane.put(record(7))
+        for _ in range(20):
+            await FakeClock().asleep(0)
+        assert index.find("acme", "idle", 0, 10) == []
+        broker.gate.set()
+        await until(lambda: lane.done == {TRIGGERS: 8})
+        assert index.find("acme", "idle", 0, 10) == [7]
         await lane.close()
 
     asyncio.run(story())
