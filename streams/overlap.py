@@ -20,7 +20,7 @@ from enum import Enum
 
 import msgspec
 
-from cronstream.records import Item, Kind
+from cronstream.records import Batch, Item, Kind
 
 OVERLAP = "overlap"
 QUEUE_FULL = "queue full"
@@ -105,6 +105,7 @@ class Waiting(msgspec.Struct, array_like=True, frozen=True):
     """A run that waits, as a row of the table of waiting runs."""
 
     token: int
+    published_at: int
     kind: Kind
     scheduled: int
     request_id: int
@@ -112,9 +113,11 @@ class Waiting(msgspec.Struct, array_like=True, frozen=True):
     body: bytes
 
     @classmethod
-    def of(cls, item: Item, token: int) -> Waiting:
-        """A run that arrived in a record of that token."""
-        return cls(token, item.kind, item.scheduled_us, item.request_id, item.attempt, item.body)
+    def of(cls, item: Item, batch: Batch) -> Waiting:
+        """A run that arrived in that record."""
+        return cls(
+            batch.token, batch.published_at, item.kind, item.scheduled_us, item.request_id, item.attempt, item.body
+        )
 
     def item(self, job_id: int) -> Item:
         """The run as it arrived."""

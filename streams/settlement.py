@@ -57,8 +57,8 @@ class Following:
 
     retries: list[Item] = field(default_factory=list)
     """Runs to be tried again, each not before its instant."""
-    starts: list[tuple[int, Item]] = field(default_factory=list)
-    """Runs whose turn it is, with their tokens: to the attempts topic."""
+    starts: list[tuple[int, int, Item]] = field(default_factory=list)
+    """Runs whose turn it is, with their tokens and when they were published: to the attempts topic."""
     closed: list[Item] = field(default_factory=list)
     """Runs that came to their end here: skipped, or cancelled. To the outcomes topic."""
     refused: list[Refusal] = field(default_factory=list)
@@ -252,9 +252,9 @@ class Step:
             turns = msgspec.structs.replace(turns, admitted=source.offset)
         job.turns, turn = overlap.arrive(turns, item, self._tables.queue_limit)
         if turn is Turn.START:
-            self._start(job, self._batch.token, item)
+            self._start(job, self._batch.token, self._batch.published_at, item)
         elif turn is Turn.WAIT:
-            row = Waiting.of(item, self._batch.token).encode()
+            row = Waiting.of(item, self._batch).encode()
             self._result.waiting[overlap.key_of(job.job_id, turns.tail)] = row
         else:
             why = overlap.OVERLAP if item.kind is Kind.RUN_ALONE else overlap.QUEUE_FULL
@@ -268,14 +268,14 @@ class Step:
             key = overlap.key_of(job.job_id, job.turns.head)
             first = Waiting.decode(self._result.waiting.get(key) or self._tables.waiting(key) or b"")
             job.turns = overlap.start(job.turns, first.item(job.job_id))
-            self._start(job, first.token, first.item(job.job_id))
+            self._start(job, first.token, first.published_at, first.item(job.job_id))
 
-    def _start(self, job: _Job, token: int, item: Item) -> None:
+    def _start(self, job: _Job, token: int, published_at: int, item: Item) -> None:
         """A run's turn has come; a deleted job's ends without a try, and that outcome brings on the next."""
         if job.status.deleted:
             self._following.closed.append(cancelled(item, self._batch.published_at))
         else:
-            self._following.starts.append((token, msgspec.structs.replace(item, kind=Kind.RUN)))
+            self._following.starts.append((token, published_at, msgspec.structs.replace(item, kind=Kind.RUN)))
 
     # The status.
 

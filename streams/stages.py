@@ -203,17 +203,18 @@ class Settling:
     def _onward(self, following: Following, batch: Batch, record: Record) -> Iterator[Send]:
         """Runs that start, that end here and that are tried again, each record a part of this one's source."""
         part = count()
-        by_token: dict[int, list[Item]] = {}
-        for token, item in following.starts:
-            by_token.setdefault(token, []).append(item)
-        groups = [(self._topics.attempts, token, items) for token, items in by_token.items()]
-        groups.append((self._topics.outcomes, batch.token, following.closed))
+        # A run that waited is said to be published when its leader published it, whenever its turn came.
+        by_publication: dict[tuple[int, int], list[Item]] = {}
+        for token, published_at, item in following.starts:
+            by_publication.setdefault((token, published_at), []).append(item)
+        groups = [(self._topics.attempts, *publication, items) for publication, items in by_publication.items()]
+        groups.append((self._topics.outcomes, batch.token, batch.published_at, following.closed))
         for tier, retries in in_tiers(following.retries, batch.published_at):
-            groups.append((retry_topic(self._topics, tier), batch.token, retries))
-        for topic, token, items in groups:
+            groups.append((retry_topic(self._topics, tier), batch.token, batch.published_at, retries))
+        for topic, token, published_at, items in groups:
             for some in in_batches(items):
                 source = Source(record.topic, record.partition, record.offset, next(part))
-                out = Batch.of(some, token=token, published_at=batch.published_at, source=source)
+                out = Batch.of(some, token=token, published_at=published_at, source=source)
                 yield Send(topic, record.key, out.encode(), [])
 
     def _known(self, job_id: int) -> JobStatus | None:

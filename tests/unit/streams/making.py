@@ -79,7 +79,7 @@ def runs(batch: Batch | None) -> list[tuple[int, int, int, int]]:
 class Settled:
     """A record settled in a step of its own: what follows from it, and what is written."""
 
-    starts: list[tuple[int, Item]]
+    starts: list[tuple[int, int, Item]]
     closed: list[Item]
     retries: list[Item]
     refused: list[Refusal]

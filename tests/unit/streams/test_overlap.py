@@ -6,12 +6,16 @@ import msgspec
 
 from cronstream.bodies import report_of, skip_of
 from cronstream.clock import MINUTE
-from cronstream.records import Item, Kind
+from cronstream.dead_letters import Record
+from cronstream.records import Batch, Item, Kind
+from cronstream.topics import Topics
 from streams.settlement import Tables
+from streams.stages import Settling
 from streams.status import JobStatus
 from tests.unit.streams.making import NOON, Settled, at, cancel, outcome, outcomes, run, settle, work
 
 JOB = 1
+TOPICS = Topics()
 LIMIT = 2
 
 
@@ -63,7 +67,7 @@ def following(settlement: Settled) -> object:
 
 
 def started(settlement: Settled) -> list[int]:
-    return [(item.scheduled_us - NOON) // MINUTE for _, item in settlement.starts]
+    return [(item.scheduled_us - NOON) // MINUTE for _, _, item in settlement.starts]
 
 
 def skipped(settlement: Settled) -> list[tuple[int, str]]:
@@ -87,9 +91,28 @@ def test_queued_runs_take_their_turns_in_order() -> None:
 def test_a_run_starts_as_it_arrived() -> None:
     partition = Partition()
     partition.take(arriving(0, 1), 10)
-    ((token, item),) = partition.take(done(0)).starts
-    assert token == 1
+    ((token, published_at, item),) = partition.take(done(0)).starts
+    assert (token, published_at) == (1, NOON)
     assert item == msgspec.structs.replace(arriving(1)[0], kind=Kind.RUN)
+
+
+def test_a_run_that_waited_was_published_by_its_leader_and_not_when_its_turn_came() -> None:
+    rows: dict[bytes, bytes | None] = {}
+    waiting: dict[bytes, bytes | None] = {}
+    stage = Settling(TOPICS, rows.get, waiting.get, LIMIT)
+
+    def take(offset: int, batch: Batch) -> list[Batch]:
+        effects = stage.decide([Record(TOPICS.outcomes, 0, offset, None, batch.encode(), [])])
+        rows.update(effects.rows)
+        waiting.update(effects.waiting)
+        return [Batch.decode(send.value) for send in effects.sends if send.topic == TOPICS.attempts]
+
+    for offset, number in enumerate((0, 1, 2)):
+        take(offset, Batch.of(arriving(number), token=7, published_at=minute(number) + 5, source=at(10 + offset)))
+    ended = Batch.of(done(0), token=8, published_at=minute(30))
+    (released,) = take(3, ended)
+    assert [item.scheduled_us for item in released.items()] == [minute(1)]
+    assert (released.token, released.published_at) == (7, minute(1) + 5)
 
 
 def test_what_the_queue_does_not_hold_is_skipped() -> None:
