@@ -54,6 +54,27 @@ BEGIN
     RETURN true;
 END $$;
 
+-- headers that HTTP can carry, as the worker sends them: names are tokens, values have no control characters but tabs.
+CREATE FUNCTION cronstream.check_http_headers(payload jsonb) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+DECLARE
+    named    text;
+    is_token boolean;
+BEGIN
+    IF payload ? 'headers' THEN
+        SELECT h.key, h.key ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$' INTO named, is_token FROM jsonb_each_text(payload -> 'headers') AS h
+        WHERE h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$' OR h.value ~ '[\u0001-\u0008\u000a-\u001f\u007f]' LIMIT 1;
+    END IF;
+    -- its value may be a secret
+    IF NOT is_token THEN
+        RETURN cronstream.refuse('payload.headers', 'has a name that is no header''s', named, 'Letters, digits and !#$%&''*+-.^_`|~, such as X-Team.');
+    ELSIF is_token THEN
+        RETURN cronstream.refuse('payload.headers', format('has a value that no header holds: of %s', to_json(left(named, 40))), named,
+            'One line, without control characters.');
+    END IF;
+    RETURN true;
+END $$;
+
 -- A list of whole numbers within bounds.
 CREATE FUNCTION cronstream.check_numbers(payload jsonb, key text, lowest int, highest int, example text) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -115,7 +136,8 @@ BEGIN
             'Left out, only the job''s own timeout_seconds ends the request.');
     END IF;
     checked := cronstream.check_headers(payload, '{"headers": {"Authorization": "..."}}');
-    checked := cronstream.check_numbers(payload, 'retry_on', 300, 599, '{"retry_on": [404, 409]}');
+    checked := cronstream.check_http_headers(payload);
+    checked := cronstream.check_numbers(payload, 'retry_on', 300, 999, '{"retry_on": [404, 409]}');
     RETURN true;
 END $$;
 

@@ -13,6 +13,7 @@ whatever the payload asks for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
@@ -28,6 +29,7 @@ from workers.handlers.secrets import Secrets
 from workers.text import clean
 
 BODY_BYTES = 4 * 1024
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _PASSING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
@@ -67,6 +69,8 @@ class HttpHandler:
 
     async def run(self, attempt: Attempt) -> Result:
         call = _calls.read(attempt)
+        if (name := next((name for name in call.headers if not _TOKEN.fullmatch(name)), None)) is not None:
+            return refused(f"the payload's headers have a name that is no header's: {name[:40]!r}")
         method = call.method.upper()
         body = None if method in _BODILESS else bytes(call.body) or msgspec.json.encode(envelope(attempt))
         secrets = Secrets.of(call.url, call.headers)
@@ -98,7 +102,7 @@ class HttpHandler:
         if 200 <= status < 300:
             return succeeded(said)
         error = f"HTTP {status} {response.reason or ''}".rstrip()
-        if status >= 500 or status in _PASSING or status in call.retry_on:
+        if 500 <= status < 600 or status in _PASSING or status in call.retry_on:
             later = not_before_us(response.headers.get("Retry-After"), self._clock.wall_us())
             return failed(error, said, retry_after_us=later)
         return failed(error, said, final=True)

@@ -121,7 +121,7 @@ def test_what_may_pass_is_tried_again(status: int) -> None:
     assert (result.kind, result.final) == (Kind.FAILED, False)
 
 
-@pytest.mark.parametrize("status", [301, 304, 400, 401, 404, 409, 410, 422])
+@pytest.mark.parametrize("status", [301, 304, 400, 401, 404, 409, 410, 422, 600, 999])
 def test_what_will_not_pass_is_final_unless_the_payload_says_otherwise(status: int) -> None:
     _, [result] = ask(answering(status), {})
     assert (result.kind, result.final) == (Kind.FAILED, True)
@@ -273,6 +273,15 @@ def test_secrets_do_not_come_back() -> None:
     _, [result] = ask(echo, {"headers": {"Authorization": "Bearer abcdefghijklmnop"}})
     assert "abcd" not in (result.output or "")
     assert (result.output or "").endswith("******")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X Team": "s3cret"}, {"": "s3cret"}, {"X:": "s3cret"}, {"Ü": "s3cret"}, {"X": "s3cret\x7f"}]
+)
+def test_what_no_header_can_be_is_refused_as_it_is_in_sql(headers: dict[str, str]) -> None:
+    target, [result] = ask(fine, {"headers": headers})
+    assert (target.requests, result.kind, result.final) == ([], Kind.FAILED, True)
+    assert "s3cret" not in str(result.error)
 
 
 def test_headers_cannot_be_split() -> None:
