@@ -152,6 +152,8 @@ def _folder(chosen: Path | None) -> Path:
     folder = chosen or settings(StreamsSettings).history_folder
     if folder is None:
         raise Misuse("name the folder of the files: --folder, or CRONSTREAM_HISTORY_FOLDER")
+    if not folder.is_dir():
+        raise Misuse(f"{folder} is no folder: make it first, or name the one that is meant")
     return folder
 
 

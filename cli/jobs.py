@@ -9,6 +9,7 @@ import click
 from psycopg.rows import dict_row
 
 from cli.environment import postgres
+from cli.errors import Misuse
 from cli.output import json_option, print_fields, print_json, print_table, span, text
 from cli.references import Job, Named, find
 from cli.requests import backfill, run_now
@@ -33,14 +34,17 @@ def jobs() -> None:
 
 @jobs.command("list")
 @click.option("--tenant", help="Only this tenant's jobs.")
-@click.option("--enabled/--paused", "enabled", default=None, help="Only enabled, or only paused jobs.")
+@click.option("--enabled", is_flag=True, help="Only jobs that are not paused.")
+@click.option("--paused", is_flag=True, help="Only paused jobs.")
 @click.option(
     "--limit", type=click.IntRange(1, 1_000_000), default=100, show_default=True, help="The most jobs to print."
 )
 @json_option
-def list_jobs(tenant: str | None, enabled: bool | None, limit: int, as_json: bool) -> None:
+def list_jobs(tenant: str | None, enabled: bool, paused: bool, limit: int, as_json: bool) -> None:
     """List jobs in order of tenant and name, each with its next run."""
-    parameters = {"tenant": tenant, "enabled": enabled, "most": limit + 1}
+    if enabled and paused:
+        raise Misuse("--enabled and --paused leave no job: name one of them, or neither for all jobs")
+    parameters = {"tenant": tenant, "enabled": enabled if enabled or paused else None, "most": limit + 1}
     with postgres() as connection, connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(queries["list_jobs"], parameters).fetchall()
     shown, more = rows[:limit], len(rows) > limit

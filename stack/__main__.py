@@ -60,6 +60,8 @@ def _up(home: Home, *, everything: bool) -> None:
     watch = Stopwatch()
     if everything:
         settings.make_example(home)
+        for name in settings.unheard(home):
+            say(f"  {name} of the environment is not heard: the stack has its own")
     chosen = _settings(home) if everything else {}
     servers.up(home)
     if everything:

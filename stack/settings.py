@@ -71,10 +71,17 @@ def read(home: Home, shell: Mapping[str, str] | None = None) -> dict[str, str]:
     if not file.exists():
         return {}
     text, shell, own = file.read_text(), os.environ if shell is None else shell, stacks_own(home)
+    said: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         written = line.strip()
-        if written and not written.startswith("#") and not (written.startswith(PREFIX) and "=" in written):
+        if not written or written.startswith("#"):
+            continue
+        name, equals, value = written.partition("=")
+        if not (name.startswith(PREFIX) and equals) or value.startswith('"'):
             raise StackError(f"{file}:{number}: not a line like {PREFIX}SLOTS=100: {written}")
+        if name in said:
+            raise StackError(f"{file}:{number}: {name} stands in line {said[name]} already: say it once")
+        said[name] = number
     chosen = parse_env(text)
     for name, value in chosen.items():
         if name in own:
@@ -87,6 +94,12 @@ def read(home: Home, shell: Mapping[str, str] | None = None) -> dict[str, str]:
 def stacks_own(home: Home) -> frozenset[str]:
     """What differs by home and process, so that nobody else may set it."""
     return frozenset(home.environment()) | {f"{PREFIX}NODE", f"{PREFIX}DATA_DIR", f"{PREFIX}STATUS_PORT"}
+
+
+def unheard(home: Home, shell: Mapping[str, str] | None = None) -> list[str]:
+    """The shell's variables that no process hears of, since the stack has its own."""
+    shell, own = os.environ if shell is None else shell, home.environment()
+    return sorted(name for name in stacks_own(home) if name in shell and shell[name] != own.get(name))
 
 
 def check(environment: Mapping[str, str]) -> None:
@@ -104,7 +117,8 @@ def check(environment: Mapping[str, str]) -> None:
         raise StackError(f"settings: {asked.stderr.strip()}")
 
 
-def shared(home: Home) -> dict[str, str]:
-    """The part that commands need to find the installation."""
-    chosen = read(home)
+def shared(home: Home, shell: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The part that commands need to find the installation, from the file or the shell."""
+    shell = os.environ if shell is None else shell
+    chosen = {**shell, **read(home, shell)}
     return {name: chosen[name] for name in SHARED if name in chosen}

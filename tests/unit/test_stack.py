@@ -146,6 +146,8 @@ class TestSettings:
         [
             ("CRONSTREAM_SLOTS=1\nSLOTS=5\n", {}, r":2: not a line like CRONSTREAM_SLOTS=100: SLOTS=5"),
             ("export CRONSTREAM_SLOTS=5\n", {}, "not a line like"),
+            ('CRONSTREAM_HISTORY_FOLDER="here"\n', {}, "not a line like"),
+            ("CRONSTREAM_SLOTS=5\n\nCRONSTREAM_SLOTS=6\n", {}, ":3: CRONSTREAM_SLOTS stands in line 1 already"),
             ("CRONSTREAM_KAFKA=there:9092\n", {}, "CRONSTREAM_KAFKA is the stack's own"),
             ("CRONSTREAM_SLOTS=5\n", {"CRONSTREAM_SLOTS": "6"}, "SLOTS is 6 in the environment and 5 in .*one place"),
         ],
@@ -175,9 +177,17 @@ class TestSettings:
 
     def test_commands_learn_which_installation_it_is(self, home: Home) -> None:
         settings.file_of(home).write_text("CRONSTREAM_INSTALLATION='mine'\nCRONSTREAM_SLOTS=5\n")
-        assert parse_env(home.write_env(settings.shared(home))) == home.environment() | {
+        assert parse_env(home.write_env(settings.shared(home, {}))) == home.environment() | {
             "CRONSTREAM_INSTALLATION": "mine"
         }
+        assert settings.shared(home, {"CRONSTREAM_PARTITIONS": "8", "CRONSTREAM_SLOTS": "5"}) == {
+            "CRONSTREAM_INSTALLATION": "mine",
+            "CRONSTREAM_PARTITIONS": "8",
+        }
+
+    def test_what_the_stack_does_not_hear_of_the_shell_is_named(self, home: Home) -> None:
+        shell = {**home.environment(), "CRONSTREAM_NODE": "me", "CRONSTREAM_KAFKA": "there:9092", "PATH": "/bin"}
+        assert settings.unheard(home, shell) == ["CRONSTREAM_KAFKA", "CRONSTREAM_NODE"]
 
     def test_workers_of_this_machine_reach_it_unless_the_shell_says_otherwise(
         self, home: Home, monkeypatch: pytest.MonkeyPatch

@@ -287,3 +287,22 @@ def test_an_unknown_reason_is_refused_with_the_known_ones(command: str, nowhere:
     result = run("dead-letters", command, "--reason", "bogus", env=nowhere)
     assert result.exit_code == 2
     assert all(reason in result.stderr for reason in ("'bogus'", "exhausted", "refused_command", "unknown"))
+
+
+@pytest.mark.parametrize("command", [["export", "2026-01-01"], ["restore", "2026-01-01"]])
+def test_a_folder_that_is_not_there_is_not_made(command: list[str], nowhere: dict[str, str], tmp_path: Path) -> None:
+    mistyped = tmp_path / "histroy"
+    for arguments, env in (
+        (["--folder", str(mistyped)], nowhere),
+        ([], {**nowhere, "CRONSTREAM_HISTORY_FOLDER": str(mistyped)}),
+    ):
+        result = run("history", *command, *arguments, env=env)
+        assert result.exit_code == 2
+        assert f"{mistyped} is no folder: make it first" in failed_with_one_line(result)
+    assert not mistyped.exists()
+
+
+def test_enabled_and_paused_at_once_are_refused_rather_than_one_unheard(nowhere: dict[str, str]) -> None:
+    result = run("jobs", "list", "--enabled", "--paused", env=nowhere)
+    assert result.exit_code == 2
+    assert "name one of them" in failed_with_one_line(result)
