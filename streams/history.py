@@ -54,9 +54,10 @@ def rows_of(batch: Batch) -> tuple[list[Row], list[tuple[int, str]]]:
     """The rows of a record, and the items that cannot be read, by index, with the reason."""
     rows: list[Row] = []
     poison: list[tuple[int, str]] = []
-    for index in range(len(batch)):
+    for index, item in enumerate(batch.each()):
         try:
-            item = batch.item(index)
+            if isinstance(item, PoisonItem):
+                raise item
             if item.kind not in _NOT_HISTORY:
                 rows.append(_row(batch, item))
         except (PoisonItem, OverflowError) as error:

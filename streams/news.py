@@ -33,13 +33,19 @@ class Start(NamedTuple):
 
 
 class JobNews(NamedTuple):
-    """The newest of a job: its last row, if it has any, and whether it was deleted."""
+    """The newest of a job, in the order of the columns of ``staged_jobs``: its last row, if it has any."""
 
     job_id: int
     tenant: str
     name: str
-    last: Row | None
-    deleted: bool
+    last_run: datetime | None = None
+    last_request_id: int | None = None
+    last_attempt: int | None = None
+    last_outcome: str | None = None
+    last_finished_at: datetime | None = None
+    last_error: str | None = None
+    """Or the reason why it did not run."""
+    deleted: bool = False
 
 
 class News:
@@ -75,7 +81,13 @@ class News:
     def jobs(self) -> Iterator[JobNews]:
         """Every job that anything was heard of."""
         for job_id, (tenant, name) in self._named.items():
-            yield JobNews(job_id, tenant, name, self._last.get(job_id), job_id in self._deleted)
+            deleted = job_id in self._deleted
+            last = self._last.get(job_id)
+            if last is None:
+                yield JobNews(job_id, tenant, name, deleted=deleted)
+            else:
+                error = last.error or last.reason
+                yield JobNews(job_id, tenant, name, *last[1:4], last.outcome, last.finished_at, error, deleted)
 
     @property
     def deleted(self) -> list[int]:

@@ -219,9 +219,11 @@ def test_a_refused_row_leaves_the_status_of_the_others_right(installation: TestI
     with installation.connect() as connection:
         connection.execute("ALTER TABLE cronstream.job_runs ADD CONSTRAINT no_seven CHECK (job_id <> 7)")
     writer = HistoryWriter(installation.connect)
-    record = heard(0, *(outcome(Kind.SUCCEEDED, job, TODAY) for job in range(20)))
-    (refused,) = writer.write([record], "topic")
-    assert (refused.record, refused.row.job_id) == (record.record, 7)
+    countless = skipped(20, TODAY, count=2**63)
+    record = heard(0, *(outcome(Kind.SUCCEEDED, job, TODAY) for job in range(20)), countless)
+    refused = writer.write([record], "topic")
+    assert [(one.record, one.row.job_id) for one in refused] == [(record.record, 7), (record.record, 20)]
+    assert ("no_seven" in refused[0].why, refused[1].why) == (True, "int too big to convert")
     known = statuses(installation)
     assert all(known[job] == ("succeeded", 0, 1, 0, 0, None) for job in range(20) if job != 7)
     assert known[7][2] == 0, "what is not in history is not counted"

@@ -36,19 +36,18 @@ def test_a_start_that_is_told_again_after_its_end_begins_nothing() -> None:
 def test_the_last_row_that_was_heard_of_counts_whatever_its_scheduled_time() -> None:
     heard = news([outcome(Kind.SUCCEEDED, 1, NOON + SECOND)], [outcome(Kind.FAILED, 1, NOON, error="no")])
     (job,) = heard.jobs()
-    assert job.last is not None
-    assert (job.last.outcome, job.last.error, job.deleted) == ("failed", "no", False)
+    assert (job.last_outcome, job.last_error, job.deleted) == ("failed", "no", False)
 
 
 def test_a_job_that_only_began_has_no_last_row() -> None:
     (job,) = news([outcome(Kind.STARTED, 1)]).jobs()
-    assert (job.tenant, job.name, job.last) == ("acme", "report", None)
+    assert (job.tenant, job.name, job.last_outcome) == ("acme", "report", None)
 
 
 def test_skips_are_the_last_row_and_end_no_attempt() -> None:
     heard = news([skipped(1)])
     assert heard.ends == set()
-    assert [job.last.reason for job in heard.jobs() if job.last is not None] == ["misfire"]
+    assert [job.last_error for job in heard.jobs()] == ["misfire"]
 
 
 def test_deleted_jobs_are_told_with_their_rows_or_alone() -> None:
