@@ -14,20 +14,16 @@ A retry was admitted once, so no token refuses it; of a deleted job it ends as c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from cronstream.records import Batch, Int64s, Kind, Source, are_runs
 from streams.endings import cancelled
-from streams.window import Ids, Instant, Mask, Origin, Row, Window
+from streams.keys import Indices, Stretch, by_stretch, have_key
+from streams.window import Keys, Mask, Origin, Row, Window
 
-Indices = npt.NDArray[np.intp]
-
-FEW = 32
-"""So many items are grouped one by one: what numpy asks for a call is as much as ten items."""
 ATTEMPTS_PART = 0
 OUTCOMES_PART = 1
 
@@ -44,7 +40,7 @@ class Admission:
     refused: Batch | None
     """To the dead-letter topic: published by a leader that had been followed."""
     strange: Batch | None
-    """To the dead-letter topic: kinds that this version does not know."""
+    """To the dead-letter topic: kinds that this version does not know, and runs of ids that no job can have."""
     duplicates: int
     """Runs that were admitted before, from another record or from this one."""
     again: bool
@@ -55,7 +51,8 @@ def admit(window: Window, batch: Batch, at: Source) -> Admission:
     """Decide about the triggers record at ``at``. The caller adds ``row`` to the window."""
     stored = window.row((Origin.TRIGGERS, at.offset), batch.token, batch.published_at)
     refused = stored.refused if stored else batch.token < window.newest_token_before(at.offset)
-    runs, skips, cancels = are_runs(batch.kind), batch.kind == Kind.SKIP, batch.kind == Kind.CANCEL
+    runs = are_runs(batch.kind) & have_key(batch.job_id)
+    skips, cancels = batch.kind == Kind.SKIP, batch.kind == Kind.CANCEL
     stale = (runs | skips) & (batch.request_id == 0) & refused
     chosen, admitted = _choose(
         batch, np.flatnonzero(runs & ~stale), _repeat(stored.admitted) if stored else _fresh(window)
@@ -82,7 +79,7 @@ def admit(window: Window, batch: Batch, at: Source) -> Admission:
 def admit_retries(window: Window, batch: Batch, at: Source, deleted: Callable[[int], bool]) -> Admission:
     """Decide about the record of due retries at ``at``. The caller adds ``row`` to the window."""
     stored = window.row((Origin.RETRIES, at.offset), batch.token, batch.published_at)
-    runs = batch.kind == Kind.RUN
+    runs = (batch.kind == Kind.RUN) & have_key(batch.job_id)
     if stored is not None:
         chosen, admitted = _choose(batch, np.flatnonzero(runs), _repeat(stored.admitted))
         ended, gone = _choose(batch, np.flatnonzero(runs), _repeat(stored.cancelled))
@@ -104,65 +101,28 @@ def admit_retries(window: Window, batch: Batch, at: Source, deleted: Callable[[i
     )
 
 
-_Passes = Callable[[Instant, Int64s], Mask]
+_Passes = Callable[[Stretch, Int64s], Mask]
 
 
 def _fresh(window: Window) -> _Passes:
-    return lambda instant, ids: ~window.known(instant, ids)
+    return lambda stretch, keys: ~window.known(stretch, keys)
 
 
-def _repeat(decided: tuple[Ids, ...]) -> _Passes:
-    held = {packed.instant: packed.array() for packed in decided}
-    return lambda instant, ids: np.isin(ids, held.get(instant, ()))
+def _repeat(decided: tuple[Keys, ...]) -> _Passes:
+    held = {packed.stretch: packed.array() for packed in decided}
+    return lambda stretch, keys: np.isin(keys, held.get(stretch, ()))
 
 
-def _choose(batch: Batch, candidates: Indices, passes: _Passes) -> tuple[Indices, tuple[Ids, ...]]:
-    """The candidates that pass, each run once, in the batch's order; and the same as packed ids."""
+def _choose(batch: Batch, candidates: Indices, passes: _Passes) -> tuple[Indices, tuple[Keys, ...]]:
+    """The candidates that pass, each run once, in the batch's order; and the same as packed keys."""
     chosen: list[Indices] = []
-    admitted: list[Ids] = []
-    for instant, ids, index in by_instant(batch, candidates):
-        mask = passes(instant, ids)
+    admitted: list[Keys] = []
+    for stretch, keys, index in by_stretch(batch, candidates):
+        mask = passes(stretch, keys)
         if mask.any():
             chosen.append(index[mask])
-            admitted.append(Ids.of(instant, ids[mask]))
+            admitted.append(Keys.of(stretch, keys[mask]))
     return np.sort(np.concatenate(chosen)) if chosen else candidates[:0], tuple(admitted)
-
-
-Group = tuple[Instant, Int64s, Indices]
-"""An instant, its job ids in order, and of each the first item."""
-
-
-def by_instant(batch: Batch, candidates: Indices, few: int = FEW) -> Iterator[Group]:
-    """The candidates by instant, in order."""
-    if len(candidates) <= few:
-        return _few_by_instant(batch, candidates)
-    return _many_by_instant(batch, candidates)
-
-
-def _few_by_instant(batch: Batch, candidates: Indices) -> Iterator[Group]:
-    columns = (batch.scheduled, batch.request_id, batch.attempt, batch.job_id)
-    groups: dict[Instant, dict[int, int]] = {}
-    for index, *instant, job_id in zip(
-        candidates.tolist(), *(column[candidates].tolist() for column in columns), strict=True
-    ):
-        groups.setdefault((instant[0], instant[1], instant[2]), {}).setdefault(job_id, index)
-    for at, first in sorted(groups.items()):
-        ids = sorted(first)
-        yield at, np.array(ids, np.int64), np.array([first[job_id] for job_id in ids], np.intp)
-
-
-def _many_by_instant(batch: Batch, candidates: Indices) -> Iterator[Group]:
-    columns = (batch.attempt[candidates], batch.request_id[candidates], batch.scheduled[candidates])
-    if all((column == column[0]).all() for column in columns):
-        groups = [candidates]
-    else:
-        order = np.lexsort(columns)
-        changes = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
-        groups = np.split(candidates[order], np.flatnonzero(changes) + 1)
-    for index in groups:
-        one = index[0]
-        ids, first = np.unique(batch.job_id[index], return_index=True)
-        yield (int(batch.scheduled[one]), int(batch.request_id[one]), int(batch.attempt[one])), ids, index[first]
 
 
 def _part(batch: Batch, index: Indices, at: Source, part: int) -> Batch | None:

@@ -134,7 +134,11 @@ class Admitting:
         newest = self._window.newest_token_before(at.offset)
         for reason, out, error in (
             (dead_letters.STALE_TOKEN, admission.refused, f"token {batch.token}, but {newest} was seen before"),
-            (dead_letters.UNKNOWN_KIND, admission.strange, "this version does not know the kind"),
+            (
+                dead_letters.UNKNOWN_KIND,
+                admission.strange,
+                "this version does not know the kind, or no job has the id",
+            ),
         ):
             if out is not None:
                 effects.sends.append(_dead_letter(self._topics, record, out, reason, error))

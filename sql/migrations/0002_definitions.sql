@@ -3,7 +3,8 @@
 CREATE SEQUENCE cronstream.revisions;
 
 CREATE TABLE cronstream.job_definitions (
-    job_id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- 43 bits: beside it a run's key has room for its time (streams/keys.py)
+    job_id           bigint GENERATED ALWAYS AS IDENTITY (MAXVALUE 8796093022207) PRIMARY KEY,
     tenant           text NOT NULL DEFAULT 'default',
     name             text NOT NULL,
     -- exactly one of the three

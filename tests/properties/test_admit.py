@@ -18,7 +18,7 @@ from cronstream.clock import MINUTE, SECOND, FakeClock
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind
 from cronstream.topics import Topics
-from streams.admission import by_instant
+from streams.keys import by_stretch
 from streams.stages import Admitting, Effects, Send
 from tests.unit.streams.making import NOON, TRIGGERS, run, triggers
 
@@ -184,7 +184,7 @@ def test_few_items_and_many_are_grouped_alike(batch: list[Item], data: st.DataOb
     record = triggers([*batch, run(9)])
     chosen = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=len(record), max_size=len(record))))
     few, many = (
-        [(instant, ids.tolist(), index.tolist()) for instant, ids, index in by_instant(record, chosen, most)]
+        [(stretch, keys.tolist(), index.tolist()) for stretch, keys, index in by_stretch(record, chosen, most)]
         for most in (len(record), 0)
     )
     assert few == (many if len(chosen) else [])
