@@ -167,19 +167,23 @@ CREATE FUNCTION cronstream.blanks() RETURNS text
 CREATE FUNCTION cronstream.check_name(col text, given text, most int) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
-    remedy CONSTANT text := format('One to %s characters that can be seen, and spaces.', most);
-    met    CONSTANT text := substring(given FROM '[' || cronstream.unseen() || ']');
-    code   CONSTANT text := upper(to_hex(ascii(met)));
+    remedy text;
+    met    text;
+    code   text;
 BEGIN
+    IF given !~ ('[' || cronstream.unseen() || ']') AND given ~ ('[^' || cronstream.blanks() || ']') AND length(given) <= most THEN
+        RETURN true;
+    END IF;
+    remedy := format('One to %s characters that can be seen, and spaces.', most);
+    met := substring(given FROM '[' || cronstream.unseen() || ']');
     IF met IS NOT NULL THEN
+        code := upper(to_hex(ascii(met)));
         RETURN cronstream.refuse(col, 'has a character that cannot be seen', regexp_replace(given, '[' || cronstream.unseen() || ']', U&'\FFFD', 'g'),
             remedy, format('U+%s as character %s', lpad(code, greatest(length(code), 4), '0'), strpos(given, met)));
-    ELSIF given !~ ('[^' || cronstream.blanks() || ']') THEN
-        RETURN cronstream.refuse(col, 'is empty', given, remedy);
     ELSIF length(given) > most THEN
         RETURN cronstream.refuse(col, format('has %s characters, more than %s', length(given), most), given, remedy);
     END IF;
-    RETURN true;
+    RETURN cronstream.refuse(col, 'is empty', given, remedy);
 END $$;
 
 -- BEFORE each row: validate, stamp the revision. An UPDATE that changes nothing keeps
