@@ -19,6 +19,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 SECOND = 1_000_000
@@ -125,4 +126,10 @@ def to_us(instant: datetime) -> int:
 
 def iso(instant_us: int) -> str:
     """``2026-03-08T07:00:00Z``, with a fraction only where there is one."""
-    return to_datetime(instant_us).isoformat().replace("+00:00", "Z")
+    second, fraction = divmod(instant_us, SECOND)
+    return f"{_to_the_second(second)}.{fraction:06d}Z" if fraction else f"{_to_the_second(second)}Z"
+
+
+@lru_cache(maxsize=4096)
+def _to_the_second(second: int) -> str:
+    return to_datetime(second * SECOND).isoformat().removesuffix("+00:00")

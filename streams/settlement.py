@@ -36,6 +36,8 @@ from streams.tries import UNSUCCESSFUL, GivenUp, next_try
 
 NOTE_CHARACTERS = 300
 """How much of an error the status keeps; history has the rest."""
+_STARTED = Kind.STARTED
+"""Asked for several times an item, and an enumeration looks its members up in Python (until 3.12)."""
 _ARRIVALS = frozenset({Kind.RUN_QUEUED, Kind.RUN_ALONE})
 _ENDS = UNSUCCESSFUL | {Kind.SUCCEEDED, Kind.CANCELLED}
 
@@ -201,7 +203,7 @@ class Step:
         kind = item.kind
         if kind in _ENDS:
             self._end(job, index, item)
-        elif kind is Kind.STARTED:
+        elif kind is _STARTED:
             report = report_of(item.body)
             self._merge(job, kind, self._reported(item, report), report.tenant, report.name)
         elif kind is Kind.SKIPPED:
@@ -286,13 +288,13 @@ class Step:
         if job.again:
             return self._was_first(job, new, old)
         if old is not None and not _supersedes(new, old):
-            if kind is Kind.STARTED and new.attempt == old.attempt and old.started_at is None:
+            if kind is _STARTED and new.attempt == old.attempt and old.started_at is None:
                 filled = msgspec.structs.replace(old, started_at=new.started_at)
                 runs = tuple(filled if run is old else run for run in status.runs)
                 job.status = msgspec.structs.replace(status, runs=runs)
             return False
         counts = status.counts
-        if kind is not Kind.STARTED:
+        if kind is not _STARTED:
             self._count(kind, weight)
             place = COUNTED.index(kind)
             counts = (*counts[:place], counts[place] + weight, *counts[place + 1 :])
@@ -351,14 +353,14 @@ def _supersedes(new: RunStatus, old: RunStatus) -> bool:
     """A later attempt, or the end of the attempt that is running."""
     if new.attempt != old.attempt:
         return new.attempt > old.attempt
-    return old.kind == Kind.STARTED and new.kind != Kind.STARTED
+    return old.kind == _STARTED and new.kind != _STARTED
 
 
 def _bounded(runs: tuple[RunStatus, ...]) -> tuple[RunStatus, ...]:
     """Without the run that was heard of first, ended ones before running ones."""
     if len(runs) <= KEPT_RUNS:
         return runs
-    ended = (index for index, run in enumerate(runs[:-1]) if run.kind != Kind.STARTED)
+    ended = (index for index, run in enumerate(runs[:-1]) if run.kind != _STARTED)
     out = next(ended, 0)
     return runs[:out] + runs[out + 1 :]
 

@@ -14,7 +14,7 @@ KEPT_RUNS = 10
 """How many runs a job's status keeps; history has them all."""
 
 COUNTED = (Kind.SUCCEEDED, Kind.FAILED, Kind.TIMED_OUT, Kind.LOST, Kind.SKIPPED, Kind.CANCELLED)
-_STATE = {
+_STATE: dict[int, str] = {
     Kind.STARTED: "running",
     Kind.SUCCEEDED: "succeeded",
     Kind.FAILED: "failed",
@@ -92,7 +92,7 @@ def state_of(status: JobStatus) -> str:
         return "deleted"
     if status.running:
         return "running"
-    return _STATE[Kind(status.runs[-1].kind)] if status.runs else "idle"
+    return _STATE[status.runs[-1].kind] if status.runs else "idle"
 
 
 def shown(job_id: int, status: JobStatus) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def shown_run(run: RunStatus) -> dict[str, Any]:
         "scheduled_time": iso(run.scheduled),
         "request_id": run.request_id,
         "attempt": run.attempt,
-        "state": _STATE[Kind(run.kind)],
+        "state": _STATE[run.kind],
         "started_at": None if run.started_at is None else iso(run.started_at),
         "finished_at": None if run.finished_at is None else iso(run.finished_at),
         "worker": run.worker,

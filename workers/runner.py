@@ -35,6 +35,7 @@ FILL_SECONDS = 0.005
 TRUST_SECONDS = 0.1
 CUT_SECONDS = 15.0
 """How long handlers may take to die once cancelled."""
+_COUNTED_AS = {kind: kind.name.lower() for kind in Kind}
 
 
 class Immortal(RuntimeError):
@@ -173,7 +174,7 @@ class Runner:
             raise
         if run in self._active[run.record.partition] and not run.record.tenure.over:
             self._release(run)
-            self.counts[result.kind.name.lower()] += 1
+            self.counts[_COUNTED_AS[result.kind]] += 1
             self._reporter.ended(run, result)
 
     async def _execute(self, run: Run) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,11 @@ def test_instants_are_exact_both_ways() -> None:
     instant = 1_772_953_200_000_001
     assert to_us(to_datetime(instant)) == instant
     assert iso(1_772_953_200_000_000) == "2026-03-08T07:00:00Z"
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_instants_are_shown_as_the_standard_library_shows_them(instant: datetime) -> None:
+    assert iso(to_us(instant)) == instant.isoformat().replace("+00:00", "Z")
 
 
 def test_lists_are_written_with_commas() -> None:
