@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from tests.faults.events import Edit, Jump, Rule
 
@@ -42,6 +44,14 @@ class Version:
     @property
     def fires(self) -> bool:
         return self.rule is not None and self.rule.enabled
+
+    @property
+    def passed_in_pause(self) -> int | None:
+        """The single time of a paused rule that passed before the edit which ended it."""
+        if self.rule is None or self.rule.enabled or self.until_us == _NEVER:
+            return None
+        resumed = replace(self, rule=msgspec.structs.replace(self.rule, enabled=True, cron=None, every_us=None))
+        return next(iter(resumed.times(self.from_us, self.until_us)), None) if self.rule.run_at_us is not None else None
 
     def times(self, from_us: int, until_us: int) -> list[int]:
         """The rule's scheduled times in (from_us, until_us], whether it holds then or not."""

@@ -21,6 +21,7 @@ _OVERLAPS = {"overlap": "skip", "queue full": "queue"}
 CLOCK_BEHIND_US = 500_000
 """A leader's clock may be behind the database's, by a round trip: it publishes what it learnt from a commit with an
 earlier time than the commit's."""
+_PAUSED = "paused"
 _SUPERSEDED = "misfire: superseded by a newer missed run"
 
 
@@ -46,7 +47,19 @@ def no_run_lost(history: History, expected: Expected) -> Iterator[Breach]:
             elif not any(_accounted_for(history, expected, version, at, skip) for skip in covering):
                 reasons = ", ".join(sorted({skip.reason for skip in covering}))
                 yield Breach(PROMISE, f"skipped without ground: {reasons}", *run)
+        yield from _told_of_pauses(history, expected, job_id, skips)
         yield from _skips_add_up(history, expected, job_id, skips, rows)
+
+
+def _told_of_pauses(history: History, expected: Expected, job_id: int, skips: list[Skip]) -> Iterator[Breach]:
+    """A single time that passed in a pause is recorded, unless it ran while the pause was on its way."""
+    for version in expected.versions[job_id]:
+        at = version.passed_in_pause
+        if at is None or not expected.from_us < at <= version.until_us <= expected.until_us:
+            continue
+        told = any(skip.first_us <= at <= skip.last_us for skip in skips if skip.request_id == 0)
+        if not told and (job_id, at, 0) not in history.first_admitted:
+            yield Breach(PROMISE, "passed in a pause, and not recorded", job_id, at, 0)
 
 
 def _accounted_for(history: History, expected: Expected, version: Version, at: int, skip: Skip) -> bool:
@@ -60,7 +73,7 @@ def _accounted_for(history: History, expected: Expected, version: Version, at: i
     if skip.reason in _MISFIRES:
         misfire, age = _MISFIRES[skip.reason], skip.published_us - at
         return any(rule.misfire_policy == misfire and age > max(rule.grace_us, 1_000_000) for rule in rules)
-    if skip.reason in ("paused", "deleted"):
+    if skip.reason in (_PAUSED, "deleted"):
         return any(not v.fires for v in later)
     if skip.reason == "edited":
         return at - version.from_us <= allowed_lag_us(history, version.from_us)
@@ -81,7 +94,9 @@ def _skips_add_up(
             continue
         first, last = bisect_right(times, skip.first_us - 1), bisect_right(times, skip.last_us)
         # While an edit is on its way, what is skipped is counted by the definition that is known.
-        known = [v.times(skip.first_us - 1, skip.last_us) for v in expected.versions[job_id]]
+        versions = expected.versions[job_id]
+        known = [v.times(skip.first_us - 1, skip.last_us) for v in versions]
+        known += [[at] for v in versions if (at := v.passed_in_pause) == skip.last_us and skip.reason == _PAUSED]
         owed = [
             [at for at in covered if (job_id, at, 0) not in history.first_admitted]
             for covered in (times[first:last], *known)

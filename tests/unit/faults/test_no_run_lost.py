@@ -116,6 +116,20 @@ def test_a_leader_whose_clock_is_behind_skips_what_a_pause_ended_before_its_comm
     assert said(small, no_run_lost) == ["skipped without ground: paused"]
 
 
+def test_a_single_time_that_passes_in_a_pause_is_recorded() -> None:
+    once = Rule(run_at_us=2 * S)
+    paused = msgspec.structs.replace(once, enabled=False)
+    for edits in (
+        [Edit(1, 0, once), Edit(1, S, paused), Edit(1, round(2.5 * S), once)],
+        [Edit(1, 0, paused), Edit(1, round(2.5 * S), None)],
+    ):
+        small = Small(edits, until=3)
+        assert said(small, no_run_lost) == ["passed in a pause, and not recorded"]
+        small.skip(2, 2, 1, "paused", published=2.6)
+        assert said(small, no_run_lost) == []
+    assert said(Small([Edit(1, 0, paused)], until=3), no_run_lost) == [], "no edit has found it passed"
+
+
 def test_a_job_that_goes_on_cannot_be_skipped_as_paused() -> None:
     small = Small()
     small.run(1)
