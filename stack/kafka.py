@@ -37,7 +37,9 @@ def place(home: Home) -> dict[str, str]:
     controller = f"127.0.0.1:{home.port('kafka-controller')}"
     inside = "".join(f",{door}://127.0.0.1:{home.port(door)}" for door in home.doors)
     outside = "".join(f",{door}://127.0.0.1:{home.port(f'{door}-outside')}" for door in home.doors)
+    plain = ",".join(f"{listener}:PLAINTEXT" for listener in ("CONTROLLER", "PLAINTEXT", *home.doors))
     return {
+        "listener.security.protocol.map": plain,
         "listeners": f"{clients},CONTROLLER://{controller}{inside}",
         "advertised.listeners": clients + outside,
         "controller.quorum.voters": f"1@{controller}",
