@@ -112,7 +112,7 @@ def capture_outage(scene: Scene) -> Hit:
     scene.cluster.kill("capture")
     servers.kill(scene.cluster.home, "connect")
     before = scene.workload.edits
-    seconds = scene.sleep(scene.longest_outage / 2, scene.longest_outage)
+    seconds = scene.sleep(scene.longest_outage * 0.95, scene.longest_outage)
     scene.bring("connect")
     scene.cluster.start("capture")
     return Hit("capture", f"away for {seconds:.1f} s and {scene.workload.edits - before} edits")
