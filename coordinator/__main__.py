@@ -19,6 +19,10 @@ from cronstream.settings import CoordinatorSettings, SettingsError, read_setting
 log = logging.getLogger("coordinator")
 
 
+_SWITCH_SECONDS = 0.0005
+"""The dispatcher wakes for what is due, and waits no longer than this for another thread to let go of Python."""
+
+
 def main() -> int:
     """Run until SIGTERM or SIGINT; exit status 2 for wrong settings."""
     try:
@@ -27,6 +31,7 @@ def main() -> int:
         print(f"coordinator: {error}", file=sys.stderr)
         return 2
     logs.set_up(settings.log_level)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     log.info("The coordinator runs", extra={"action": "start", "node": settings.node})
     threading.Thread(target=_say_who_leads, args=(settings,), name="who-leads", daemon=True).start()
     service = Service(settings, SystemClock())
