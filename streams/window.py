@@ -40,6 +40,9 @@ from streams.intset import IntSet
 from streams.keys import Stretch
 
 Mask = npt.NDArray[np.bool_]
+_LEAVE_AT_ONCE = 32
+"""With a record, at most so many rows: minutes of them have aged together, half a window after a takeover."""
+
 Place = tuple[int, int]
 """(origin, offset): a record of one of the two topics."""
 
@@ -191,7 +194,7 @@ class Window:
                 gone.append(self._drop(self._kept))
                 self._kept = None
             self._clock = row.clock if self._clock is None else max(row.clock, self._clock)
-        while self._ages and self._has_aged(*self._ages[0], now_us):
+        while self._ages and len(gone) < _LEAVE_AT_ONCE and self._has_aged(*self._ages[0], now_us):
             place, _ = self._ages.popleft()
             self._forget(self._rows[place])
             if place == self._newest_step:

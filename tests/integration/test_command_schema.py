@@ -12,10 +12,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from sql.migrate import migrate
 from streams.command_models import COMMANDS, Columns, Definition
 from streams.names import BLANKS, UNSEEN
-from tests.support.endpoints import Endpoints
 
 Conn = psycopg.Connection[tuple[Any, ...]]
 SCHEMA = COMMANDS.json_schema()["$defs"]
@@ -23,14 +21,6 @@ FIELDS: dict[str, dict[str, Any]] = SCHEMA["Columns"]["properties"]
 NUMBERS = [name for name, field in FIELDS.items() if field.get("type") in ("integer", "number")]
 WORDS = [name for name, field in FIELDS.items() if "enum" in field]
 SPANS = [name for name, field in FIELDS.items() if "from 0 to" in field.get("description", "")]
-
-
-@pytest.fixture(scope="module")
-def database(stack: Endpoints) -> Iterator[str]:
-    with stack.database() as dsn:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrate(conn)
-        yield dsn
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ import pytest
 
 from cronstream.schedule import Schedule, ScheduleError, compile_cron, schedule_of
 from cronstream.schedule.cron import hash_key
-from sql.migrate import migrate
 from tests.support import expressions
-from tests.support.endpoints import Endpoints
 
 Conn = psycopg.Connection[tuple[Any, ...]]
 Verdict = tuple[str, str, str] | None
@@ -45,14 +43,6 @@ def vectors() -> list[Any]:
         if isinstance(c["expr"], str) and c.get("kind") != "interval"
     ]
     return [pytest.param(expr, valid, id=name) for name, expr, valid in found]
-
-
-@pytest.fixture(scope="module")
-def database(stack: Endpoints) -> Iterator[str]:
-    with stack.database() as dsn:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrate(conn)
-        yield dsn
 
 
 @pytest.fixture

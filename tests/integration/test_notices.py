@@ -14,9 +14,7 @@ from cronstream.schedule.compiled import compile_cron
 from cronstream.schedule.cron import hash_key
 from cronstream.schedule.errors import ScheduleError
 from cronstream.schedule.notices import notices_of
-from sql.migrate import migrate
 from tests.support import expressions
-from tests.support.endpoints import Endpoints
 
 Conn = psycopg.Connection[tuple[Any, ...]]
 
@@ -25,14 +23,6 @@ ZONES = (
     "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut",
     "Pacific/Chatham", "Asia/Kolkata", "Antarctica/Troll", "CET", "EST5EDT", "Atlantic/Azores",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def database(stack: Endpoints) -> Iterator[str]:
-    with stack.database() as dsn:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrate(conn)
-        yield dsn
 
 
 @pytest.fixture

@@ -8,18 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from sql.migrate import migrate
-from tests.support.endpoints import Endpoints
-
 Conn = psycopg.Connection[tuple[Any, ...]]
-
-
-@pytest.fixture(scope="module")
-def database(stack: Endpoints) -> Iterator[str]:
-    with stack.database() as dsn:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrate(conn)
-        yield dsn
 
 
 @pytest.fixture

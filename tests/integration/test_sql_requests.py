@@ -11,19 +11,9 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from sql.migrate import migrate
 from sql.queries import load
-from tests.support.endpoints import Endpoints
 
 Conn = psycopg.Connection[tuple[Any, ...]]
-
-
-@pytest.fixture(scope="module")
-def database(stack: Endpoints) -> Iterator[str]:
-    with stack.database() as dsn:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            migrate(conn)
-        yield dsn
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_lines_are_what_copy_takes(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_those_of_the_table() -> None:
-    ddl = (Path(__file__).parents[3] / "sql/migrations/0010_history.sql").read_text()
+    ddl = (Path(__file__).parents[3] / "sql/migrations/0011_history.sql").read_text()
     body = ddl.partition("CREATE TABLE cronstream.job_runs (")[2].partition("PRIMARY KEY")[0]
     names = [line.split()[0] for line in body.splitlines() if line.strip()]
     assert list(COLUMNS) == names
