@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from time import gmtime
+from time import gmtime, strftime
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
 """What a record holds beside its fields; ``data`` is what mode puts there."""
@@ -17,22 +17,26 @@ class FieldsFormatter(logging.Formatter):
     """
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-        self.converter = gmtime
+        super().__init__()
         self._second = (-1, "")
         """The last line's, and how it is shown: a busy process says much within one."""
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        second = int(record.created)
-        if self._second[0] != second:
-            self._second = (second, super().formatTime(record, datefmt))
-        return self._second[1]
+    def usesTime(self) -> bool:
+        return False  # formatMessage shows it
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = " / ".join(filter(None, map(str.strip, record.message.splitlines())))
-        fields = " ".join(f"{key}={_text(value)}" for key, value in vars(record).items() if key not in _STANDARD)
-        line = super().formatMessage(record)
-        return f"{line} {fields}" if fields else line
+        message = record.message
+        if not message.isprintable():
+            message = " / ".join(filter(None, map(str.strip, message.splitlines())))
+        line = f"{self._shown(record.created)} {record.levelname} {record.name} {message}"
+        fields = [f"{key}={_text(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        return " ".join([line, *fields]) if fields else line
+
+    def _shown(self, created: float) -> str:
+        second = int(created)
+        if self._second[0] != second:
+            self._second = (second, strftime("%Y-%m-%dT%H:%M:%S", gmtime(second)))
+        return f"{self._second[1]}.{int((created - second) * 1000):03d}Z"
 
     def formatException(self, ei: object) -> str:
         return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())  # type: ignore[arg-type]
@@ -77,6 +81,8 @@ def _kind(record: logging.LogRecord) -> tuple[str, str] | None:
 
 
 def _text(value: object) -> str:
+    if type(value) is int:  # what most are; a member of an enumeration is not
+        return str(value)
     match value:
         case str():
             text = value
