@@ -7,8 +7,10 @@ epoch. Rows that a write did not match mean one of two things:
     the row has the version we wanted to write   an earlier try had landed unseen
     anything else                                somebody else wrote: read it again
 
-While Postgres is away the same write is tried again, and the rest queues up;
-consecutive advances are merged, as only a job's newest next time matters.
+While Postgres is away the same write is tried again, and the rest queues up. What
+waits is written together: advances merged, as only a job's newest next time
+matters, then plans. (A planned job fires only once its plan is written, so of one
+job no advance waits behind a plan.)
 """
 
 from __future__ import annotations
@@ -187,7 +189,7 @@ class Writer:
         batch = self._next_batch()
         if not batch:
             return False
-        self._write(batch[0][2], [write for _, _, write in batch])
+        self._write([write for _, _, write in batch])
         number = batch[-1][0]
         with self._changed:
             while self._queue and self._queue[0][0] <= number:
@@ -196,7 +198,7 @@ class Writer:
         return True
 
     def _next_batch(self) -> list[tuple[int, int, Write]]:
-        """The head of the queue: consecutive writes of one kind. Empty when it is time to stop."""
+        """The head of the queue: consecutive writes that can be done together. Empty when it is time to stop."""
         with self._changed:
             while not self._queue:
                 if self._stopping:
@@ -204,30 +206,37 @@ class Writer:
                 self._changed.wait()
             batch: list[tuple[int, int, Write]] = []
             rows = 0
-            kind = type(self._queue[0][2])
+            steps = isinstance(self._queue[0][2], Steps)
             planned: set[int] = set()
             for entry in self._queue:
                 write = entry[2]
-                if type(write) is not kind or (batch and rows + len(write) > MOST_ROWS):
+                if isinstance(write, Steps) is not steps or (batch and rows + len(write) > MOST_ROWS):
                     break
-                if isinstance(write, Plans):
-                    job_ids = {row.job_id for row in write.rows}
-                    if planned & job_ids:  # one statement cannot write a row twice
+                # Plans are written once, and after the advances: none of these may be of a job planned before it.
+                if not isinstance(write, Steps):
+                    job_ids = _job_ids(write) if planned or isinstance(write, Plans) else ()
+                    if not planned.isdisjoint(job_ids):
                         break
-                    planned |= job_ids
+                    if isinstance(write, Plans):
+                        planned.update(job_ids)
                 batch.append(entry)
                 rows += len(write)
             return batch
 
-    def _write(self, first: Write, writes: list[Any]) -> None:
-        if isinstance(first, Steps):
-            self._write_steps(writes)
+    def _write(self, writes: Sequence[Write]) -> None:
+        """Advances first, in one statement, then plans in one; the last of the two notes the offsets of all."""
+        if steps := [write for write in writes if isinstance(write, Steps)]:
+            self._write_steps(steps)
             return
-        if isinstance(first, Advances):
-            merged = merge(writes)
-            name, rows = "advance", advance_parameters(merged)
-        else:
-            name, rows = "store_plans", plan_parameters(writes)
+        advances = [write for write in writes if isinstance(write, Advances)]
+        plans = [write for write in writes if isinstance(write, Plans)]
+        offsets = merged_offsets(writes)
+        if advances:
+            self._write_rows("advance", advance_parameters(merge(advances), {} if plans else offsets))
+        if plans:
+            self._write_rows("store_plans", plan_parameters(plans, offsets))
+
+    def _write_rows(self, name: str, rows: dict[str, Any]) -> None:
         if not rows["job_ids"]:
             return
         reach("write.before")
@@ -263,6 +272,10 @@ class Writer:
             self._unmatched(strange)
 
 
+def _job_ids(write: Advances | Plans) -> list[int]:
+    return write.job_id.tolist() if isinstance(write, Advances) else [row.job_id for row in write.rows]
+
+
 def merge(writes: Sequence[Advances]) -> Advances:
     """Consecutive advances as one: a job keeps the first expected version and the last of the rest."""
     if len(writes) == 1:
@@ -281,19 +294,19 @@ def merge(writes: Sequence[Advances]) -> Advances:
     )
 
 
-def advance_parameters(advances: Advances) -> dict[str, Any]:
-    """The parameters of ``advance``."""
+def advance_parameters(advances: Advances, offsets: Mapping[int, int]) -> dict[str, Any]:
+    """The parameters of ``advance``, which notes ``offsets``."""
     return {
         "job_ids": advances.job_id.tolist(),
         "expected": advances.expected.tolist(),
         "versions": advances.version.tolist(),
         "next_us": advances.next_us.tolist(),
-        **offset_parameters(advances.offsets),
+        **offset_parameters(offsets),
     }
 
 
-def plan_parameters(writes: Sequence[Plans]) -> dict[str, Any]:
-    """The parameters of ``store_plans``; no job comes twice."""
+def plan_parameters(writes: Sequence[Plans], offsets: Mapping[int, int]) -> dict[str, Any]:
+    """The parameters of ``store_plans``, which notes ``offsets``; no job comes twice."""
     ordered = sorted((row for write in writes for row in write.rows), key=lambda row: row.job_id)
     return {
         "job_ids": [row.job_id for row in ordered],
@@ -304,7 +317,7 @@ def plan_parameters(writes: Sequence[Plans]) -> dict[str, Any]:
         "anchors_us": [NONE if row.anchor_us is None else row.anchor_us for row in ordered],
         "gone": [row.gone for row in ordered],
         "change_ids": [change_id for row in ordered for change_id in row.change_ids],
-        **offset_parameters(merged_offsets(writes)),
+        **offset_parameters(offsets),
     }
 
 

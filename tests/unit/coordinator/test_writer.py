@@ -61,7 +61,7 @@ def test_merged_advances_keep_the_first_expected_and_the_last_of_the_rest() -> N
 
 
 def test_plan_parameters_are_ordered_by_job_and_name_every_change() -> None:
-    given = plan_parameters([plans(2, next_us=None), plans(1, gone=True)])
+    given = plan_parameters([plans(2, next_us=None), plans(1, gone=True)], {0: 1})
     assert given["job_ids"] == [1, 2]
     assert given["next_us"] == [5, NONE]
     assert given["gone"] == [True, False]
@@ -69,13 +69,31 @@ def test_plan_parameters_are_ordered_by_job_and_name_every_change() -> None:
     assert (given["partitions"], given["offsets"]) == ([0], [1])
 
 
-def test_neighbours_of_one_kind_are_one_statement(writer: Writer, postgres: Postgres) -> None:
-    for write in (advances((1, 1, 2, 9)), advances((1, 2, 3, 10)), plans(5), plans(6), advances((1, 3, 4, 11))):
+def test_what_waits_is_written_together_and_its_offsets_with_the_last(writer: Writer, postgres: Postgres) -> None:
+    writes = (advances((1, 1, 2, 9), p0=3), plans(5), advances((1, 2, 3, 10), p0=7, p1=9), plans(6))
+    for write in writes:
         writer.put(write)
-    for flushed in (2, 4, 5):
-        assert writer.write_next()
-        assert writer.flushed == flushed
-    assert [name for name, _ in postgres.asked] == ["advance", "store_plans", "advance"]
+    assert writer.write_next()
+    assert writer.flushed == 4
+    (first, moved), (second, planned) = postgres.asked
+    assert (first, moved["job_ids"], moved["versions"], moved["partitions"]) == ("advance", [1], [3], [])
+    assert (second, planned["job_ids"]) == ("store_plans", [5, 6])
+    assert dict(zip(planned["partitions"], planned["offsets"], strict=True)) == {0: 6, 1: 9}
+
+
+def test_advances_alone_note_their_offsets(writer: Writer, postgres: Postgres) -> None:
+    writer.put(advances((1, 1, 2, 9), p1=3))
+    writer.write_next()
+    assert (postgres.asked[0][1]["partitions"], postgres.asked[0][1]["offsets"]) == ([1], [3])
+
+
+def test_a_job_that_fires_and_is_edited_is_moved_on_before_it_is_planned(writer: Writer, postgres: Postgres) -> None:
+    writer.put(advances((5, 1, 2, 9)))
+    writer.put(plans(5, 2))
+    writer.put(advances((5, 3, 4, 11)))
+    writer.write_next()
+    assert (writer.flushed, writer.waiting) == (2, 1)
+    assert [name for name, _ in postgres.asked] == ["advance", "store_plans"]
 
 
 def test_two_plans_of_one_job_are_two_statements(writer: Writer) -> None:
