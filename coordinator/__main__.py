@@ -12,7 +12,7 @@ import threading
 from coordinator.election import read_leader
 from coordinator.etcd import EtcdUnavailable
 from coordinator.service import Service
-from cronstream import logs
+from cronstream import garbage, logs
 from cronstream.clock import SystemClock
 from cronstream.settings import CoordinatorSettings, SettingsError, read_settings
 
@@ -32,6 +32,7 @@ def main() -> int:
         return 2
     logs.set_up(settings.log_level)
     sys.setswitchinterval(_SWITCH_SECONDS)
+    garbage.look_rarely()
     log.info("The coordinator runs", extra={"action": "start", "node": settings.node})
     threading.Thread(target=_say_who_leads, args=(settings,), name="who-leads", daemon=True).start()
     service = Service(settings, SystemClock())

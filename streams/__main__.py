@@ -13,7 +13,7 @@ import faust
 import mode
 from aiohttp import web
 
-from cronstream import logs
+from cronstream import garbage, logs
 from cronstream.clock import SystemClock
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from streams.app import StreamsApp, changelogs, new_app
@@ -90,6 +90,7 @@ def main() -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     app = new_app(settings, SystemClock())
+    garbage.look_rarely()
     worker = Worker(
         app,
         Company(app),

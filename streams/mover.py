@@ -26,7 +26,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from cronstream import logs, pulse
+from cronstream import garbage, logs, pulse
 from cronstream.clock import SECOND, Clock, SystemClock
 from cronstream.fault_points import reach
 from cronstream.settings import SettingsError, StreamsSettings, read_settings
@@ -224,6 +224,7 @@ def main() -> None:
     try:
         settings = read_settings(StreamsSettings, os.environ)
         logs.set_up(settings.log_level)
+        garbage.look_rarely()
         require(settings)
     except (SettingsError, TopicsError) as error:
         sys.exit(f"streams.mover: {error}")

@@ -23,7 +23,7 @@ import psycopg
 from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from cronstream import dead_letters, logs, pulse
+from cronstream import dead_letters, garbage, logs, pulse
 from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Record
 from cronstream.fault_points import reach
@@ -165,6 +165,7 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"streams.sink: {error}")
     logs.set_up(settings.log_level)
+    garbage.look_rarely()
     sink = Sink(settings, SystemClock())
     signal.signal(signal.SIGTERM, sink.stop)
     signal.signal(signal.SIGINT, sink.stop)

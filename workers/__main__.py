@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from cronstream import logs
+from cronstream import garbage, logs
 from cronstream.clock import Clock, SystemClock
 from cronstream.settings import SettingsError, WorkerSettings, read_settings
 from workers.consumer import PollThread
@@ -96,6 +96,7 @@ def main() -> int:
         print(f"workers: {error}", file=sys.stderr)
         return 2
     logs.set_up(settings.log_level)
+    garbage.look_rarely()
     asyncio.run(_serve_or_die(settings))
     return 0
 
