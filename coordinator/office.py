@@ -80,26 +80,31 @@ class Office:
 
     def _take_office(self) -> None:
         settings, term = self._settings, self._term
+        took: dict[str, float] = {}
         self._database_clock.read()
         with sql.connect(settings, "office", autocommit=True) as connection:
             token = fence_postgres(connection, revision=term.token, node=settings.node, identity=self._etcd_identity)
-            reach("office.postgres_fenced")
-            pulse.beat()
+            self._passed("office.postgres_fenced", took)
             publisher = Publisher(settings, term)
             self._closing.append(publisher.close)
             publisher.fence()
-            reach("office.kafka_fenced")
-            pulse.beat()
+            self._passed("office.kafka_fenced", took)
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
             tail = read_tail(settings, term, stored)
+            self._passed("office.tail_read", took)
             moved = apply_tail(connection, token, tail.newest)
-            reach("office.tail_applied")
-            pulse.beat()
+            self._passed("office.tail_applied", took)
         log.info(
             "took office",
-            extra={"action": "took_office", "token": token, "tail_jobs": len(tail.newest), "tail_moved": moved},
+            extra={"action": "took_office", "token": token, "tail_jobs": len(tail.newest), "tail_moved": moved, **took},
         )
         self._start_parts(publisher, token, tail)
+
+    def _passed(self, point: str, took: dict[str, float]) -> None:
+        """A step of taking office is done; notes the seconds since it began."""
+        reach(point)
+        pulse.beat()
+        took[f"{point.partition('.')[2]}_after"] = (self._clock.boot_ns() - self._began_ns) / 1e9
 
     def _etcd_identity(self, make: bool) -> str | None:
         try:
