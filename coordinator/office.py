@@ -85,7 +85,7 @@ class Office:
         with sql.connect(settings, "office", autocommit=True) as connection:
             token = fence_postgres(connection, revision=term.token, node=settings.node, identity=self._etcd_identity)
             self._passed("office.postgres_fenced", took)
-            publisher = Publisher(settings, term)
+            publisher = Publisher(settings, term, self._clock)
             self._closing.append(publisher.close)
             publisher.fence()
             self._passed("office.kafka_fenced", took)

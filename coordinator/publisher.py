@@ -17,10 +17,13 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from aiokafka.errors import KafkaError as NotFenced
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from coordinator.kafka_fence import fence_kafka
 from coordinator.trust import Term, TermOver
 from cronstream import pulse
+from cronstream.clock import Clock
 from cronstream.fault_points import reach
 from cronstream.records import Batch
 from cronstream.settings import CoordinatorSettings
@@ -34,8 +37,11 @@ _COMMIT_TIMEOUT = 8.0
 class Publisher:
     """One term's transactional producer. Used by one thread."""
 
-    def __init__(self, settings: CoordinatorSettings, term: Term) -> None:
+    def __init__(self, settings: CoordinatorSettings, term: Term, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
         self._topic = settings.topics.triggers
+        self._transactional_id = f"{settings.installation}-coordinator"
         self._check = term.check
         self._offsets: dict[int, int] = {}
         self._failed: KafkaError | None = None
@@ -43,7 +49,7 @@ class Publisher:
             {
                 "bootstrap.servers": settings.kafka,
                 "client.id": f"{settings.node}-triggers",
-                "transactional.id": f"{settings.installation}-coordinator",
+                "transactional.id": self._transactional_id,
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
                 "message.timeout.ms": settings.transaction_timeout_ms,
                 "linger.ms": 0,
@@ -59,11 +65,21 @@ class Publisher:
         """Make the broker refuse every older leader. Raises TermOver."""
         self._check()
         try:
+            fence_kafka(
+                self._settings.kafka,
+                self._transactional_id,
+                self._clock,
+                timeout_ms=self._settings.transaction_timeout_ms,
+                seconds=_INIT_TIMEOUT,
+            )
+            pulse.beat()
             # Connected first: a coordinator that is asked for too early is asked again half a second later.
             self._producer.list_topics(self._topic, timeout=_INIT_TIMEOUT)
             self._producer.init_transactions(_INIT_TIMEOUT)
         except KafkaException as error:
             raise TermOver(f"init_transactions: {error.args[0].str()}") from None
+        except (NotFenced, TimeoutError) as error:
+            raise TermOver(f"fencing Kafka: {error!r}") from None
         # An ex-leader that was paused in here would fence its successor: trust is asked again.
         self._check()
 

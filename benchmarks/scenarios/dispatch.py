@@ -186,7 +186,7 @@ def dispatch(bench: Bench, held: Sequence[Job], *, token: int, writing: bool, pr
     term = Term(token, window, clock)
     database_clock = DatabaseClock(settings, clock)
     database_clock.read()
-    publisher = CountedPublisher(settings, term)
+    publisher = CountedPublisher(settings, term, clock)
     publisher.kept, publisher.seconds = [], 0.0
     publisher.fence()
     writer: Any = _writer(bench, settings, token, clock, term) if writing else NoWriter()
