@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,6 +19,8 @@ from stack.home import Home
 
 HOT = ("schedules", "job_definitions")
 """The tables whose bloat is watched."""
+_HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
+_HUGE_PAGE_BYTES = 2 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +121,31 @@ def count_statements(home: Home) -> None:
 
 @contextmanager
 def with_memory(home: Home) -> Iterator[str]:
-    """Postgres has a quarter of the machine's memory for its pages, as one gives any database; yields how much."""
-    size = f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 4 // 2**20}MB"
-    _alter(home, SQL("ALTER SYSTEM SET shared_buffers = {}").format(Literal(size)))
+    """Postgres has a quarter of the machine's memory for its pages, as one gives any database; yields how much.
+
+    In huge pages, where whoever asks may reserve them (docs/operations.md).
+    """
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    with _huge_pages(size) as reserved:
+        _alter(home, SQL("ALTER SYSTEM SET shared_buffers = {}").format(Literal(f"{size // 2**20}MB")))
+        try:
+            yield f"{size // 2**20} MB{', huge pages' if reserved else ''}"
+        finally:
+            _alter(home, SQL("ALTER SYSTEM RESET shared_buffers"))
+
+
+@contextmanager
+def _huge_pages(size: int) -> Iterator[bool]:
+    """Enough of them for so many bytes and Postgres' other shared memory; False where that is not to be had."""
+    before = int(_HUGE_PAGES.read_text())
+    wanted = before + size * 11 // 10 // _HUGE_PAGE_BYTES
+    with contextlib.suppress(OSError):
+        _HUGE_PAGES.write_text(str(wanted))
     try:
-        yield size
+        yield int(_HUGE_PAGES.read_text()) >= wanted
     finally:
-        _alter(home, SQL("ALTER SYSTEM RESET shared_buffers"))
+        with contextlib.suppress(OSError):
+            _HUGE_PAGES.write_text(str(before))
 
 
 def _alter(home: Home, statement: SQL | Composed) -> None:
