@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from coordinator.arrivals import Edit
 from coordinator.planning import Plan
-from cronstream.bodies import Skip, pack, work_of
+from cronstream.bodies import Deleted, Skip, pack, work_of
 from cronstream.records import Item, Kind
 from cronstream.schedule import Skip as Skipped
 
@@ -26,7 +26,7 @@ def edit_items(edit: Edit, plan: Plan, work: bytes) -> list[Item]:
     whose = columns.get("tenant", ""), columns.get("name", "")
     items = _in_order(edit.job_id, work, plan.runs, plan.skips, *whose, run_kind)
     if edit.definition is None:
-        items.append(Item(Kind.CANCEL, edit.job_id, edit.changes[-1].committed_us))
+        items.append(Item(Kind.CANCEL, edit.job_id, edit.changes[-1].committed_us, body=pack(Deleted(*whose))))
     return items
 
 

@@ -76,6 +76,13 @@ class Skip(msgspec.Struct, array_like=True, frozen=True):
     count: int
 
 
+class Deleted(msgspec.Struct, array_like=True, frozen=True):
+    """A job that is gone."""
+
+    tenant: str
+    name: str
+
+
 class Report(msgspec.Struct, array_like=True, frozen=True):
     """What a worker says of an attempt. Instants in microseconds, UTC."""
 
@@ -98,7 +105,7 @@ class Report(msgspec.Struct, array_like=True, frozen=True):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def pack(body: Work | Skip | Report) -> bytes:
+def pack(body: Work | Skip | Deleted | Report) -> bytes:
     """A body as bytes."""
     return _encoder.encode(body)
 
@@ -151,4 +158,5 @@ def _reader(kind: type[Body]) -> Callable[[bytes], Body]:
 
 work_of = _reader(Work)
 skip_of = _reader(Skip)
+deleted_of = _reader(Deleted)
 report_of = _reader(Report)

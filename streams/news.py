@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from cronstream.bodies import PoisonItem, report_of
+from cronstream.bodies import PoisonItem, deleted_of, report_of
 from cronstream.clock import to_datetime
 from cronstream.records import Batch, Item, Kind
 from streams.history import Row, clean
@@ -71,7 +71,8 @@ class News:
                 attempt = row[:4]
                 self._ended.add(attempt)
                 self.starts.pop(attempt, None)
-        self._deleted.update(batch.job_id[batch.kind == Kind.CANCEL].tolist())
+        for index in (batch.kind == Kind.CANCEL).nonzero()[0].tolist():
+            self._delete(batch.item(index))
 
     @property
     def ends(self) -> set[Attempt]:
@@ -89,10 +90,13 @@ class News:
                 error = last.error or last.reason
                 yield JobNews(job_id, tenant, name, *last[1:4], last.outcome, last.finished_at, error, deleted)
 
-    @property
-    def deleted(self) -> list[int]:
-        """Jobs that were deleted and of which nothing else was heard."""
-        return sorted(self._deleted - self._named.keys())
+    def _delete(self, item: Item) -> None:
+        try:
+            whose = deleted_of(item.body)
+        except PoisonItem:
+            return
+        self._named[item.job_id] = (clean(whose.tenant), clean(whose.name))
+        self._deleted.add(item.job_id)
 
     def _begin(self, item: Item) -> None:
         try:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from cronstream import dead_letters
-from cronstream.bodies import PoisonItem, Report, Skip, report_of, skip_of
+from cronstream.bodies import PoisonItem, Report, Skip, deleted_of, report_of, skip_of
 from cronstream.dead_letters import Subject
 from cronstream.records import Batch, Item, Kind
 from streams import overlap
@@ -210,9 +210,10 @@ class Step:
             skip = skip_of(item.body)
             self._merge(job, kind, self._skipped(item, skip), skip.tenant, skip.name, skip.count)
         elif kind is Kind.CANCEL:
+            whose = deleted_of(item.body)
             if not job.status.deleted:
                 self._count(Kind.CANCEL)
-                job.status = msgspec.structs.replace(job.status, deleted=True)
+                job.status = msgspec.structs.replace(job.status, tenant=whose.tenant, name=whose.name, deleted=True)
         elif kind in _ARRIVALS:
             self._arrive(job, item)
         else:
@@ -298,10 +299,8 @@ class Step:
             self._count(kind, weight)
             place = COUNTED.index(kind)
             counts = (*counts[:place], counts[place] + weight, *counts[place + 1 :])
-        if old is not None:
-            runs = tuple(new if run is old else run for run in status.runs)
-        else:
-            runs = _bounded((*status.runs, new))
+        others = status.runs if old is None else tuple(run for run in status.runs if run is not old)
+        runs = _bounded((*others, new))
         job.status = msgspec.structs.replace(status, tenant=tenant, name=name, counts=counts, runs=runs)
         return True
 
@@ -357,7 +356,7 @@ def _supersedes(new: RunStatus, old: RunStatus) -> bool:
 
 
 def _bounded(runs: tuple[RunStatus, ...]) -> tuple[RunStatus, ...]:
-    """Without the run that was heard of first, ended ones before running ones."""
+    """Without the run that nothing was heard of for the longest, ended ones before running ones."""
     if len(runs) <= KEPT_RUNS:
         return runs
     ended = (index for index, run in enumerate(runs[:-1]) if run.kind != _STARTED)

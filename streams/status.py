@@ -45,7 +45,7 @@ class RunStatus(msgspec.Struct, array_like=True, frozen=True):
 
 
 class JobStatus(msgspec.Struct, array_like=True, frozen=True):
-    """A job: its last runs in the order they were heard of, and how many ended how."""
+    """A job: its last runs, that which was heard of last at the end, and how many ended how."""
 
     tenant: str = ""
     name: str = ""

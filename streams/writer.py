@@ -159,8 +159,6 @@ class _NoPartition(Exception):
 
 
 def _store_news(cursor: psycopg.Cursor[Any], news: News) -> None:
-    if news.deleted:
-        cursor.execute(_QUERIES["store_deleted"], {"job_ids": news.deleted})
     jobs = list(news.jobs())
     if not jobs:
         return

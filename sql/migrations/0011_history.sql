@@ -118,7 +118,7 @@ CREATE TABLE cronstream.job_status (
     updated_at      timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 1);
 CREATE INDEX job_status_tenant ON cronstream.job_status (tenant, job_id);
-COMMENT ON TABLE cronstream.job_status IS 'One row a job that ever ran or was skipped, at most two seconds behind.';
+COMMENT ON TABLE cronstream.job_status IS 'One row a job that ever ran, was skipped or deleted, at most two seconds behind.';
 
 -- What runs now: attempts that began and have not ended.
 CREATE TABLE cronstream.running_attempts (

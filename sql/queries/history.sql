@@ -103,11 +103,6 @@ ON CONFLICT (job_id) DO UPDATE SET
     cancelled = s.cancelled + excluded.cancelled,
     updated_at = now()
 
--- name: store_deleted
--- Jobs that were deleted, and of which nothing else was heard.
-UPDATE cronstream.job_status SET state = 'deleted', updated_at = now()
-WHERE job_id = ANY (%(job_ids)s::bigint[]) AND state <> 'deleted'
-
 -- name: attached_days
 -- The partitions of job_runs with their days, oldest first; `kept` while a restored day is to stay. No estimate of the
 -- rows (NULL) before Postgres has looked at a partition.

@@ -189,6 +189,11 @@ def test_the_status_of_jobs_is_in_sql_within_two_seconds(installation: TestInsta
     now = {1: ("succeeded", 0, 1, 1, 0, None), 2: ("deleted", 0, 1, 0, 3, "misfire")}
     eventually(lambda: now.items() <= statuses(installation).items(), within=2)
 
+    publish(installation, producer, [cancel(3)])  # before anything was heard of it
+    eventually(lambda: statuses(installation).get(3) == ("deleted", 0, 0, 0, 0, None), within=2)
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, 3, TODAY)])
+    eventually(lambda: statuses(installation).get(3) == ("deleted", 0, 1, 0, 0, None), within=2)
+
 
 def test_records_written_again_change_no_status(installation: TestInstallation) -> None:
     writer = HistoryWriter(installation.connect)

@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cronstream.bodies import Policy, Report, Work, pack, skip_of
+from cronstream.bodies import Deleted, Policy, Report, Work, pack, skip_of
 from cronstream.clock import MINUTE, SECOND, FakeClock
 from cronstream.dead_letters import Record
 from cronstream.records import Batch, Item, Kind, Source
@@ -34,6 +34,7 @@ OTHER = 20
 """A job that is of no interest: its records carry the time."""
 KINDS = {ALLOW: Kind.RUN, QUEUE: Kind.RUN_QUEUED, ALONE: Kind.RUN_ALONE, FINAL: Kind.RUN}
 STRANGER = 10
+DELETED = pack(Deleted("acme", "report"))
 WORKS = {
     job: pack(Work("acme", f"job-{job}", "log", b"{}", Policy(max_attempts=1 + job % 3, backoff_seconds=5)))
     for job in (*KINDS, STRANGER)
@@ -118,7 +119,7 @@ class Delivery(RuleBasedStateMachine):
     @rule(job=st.sampled_from(list(KINDS)))
     def delete(self, job: int) -> None:
         self.deleted.add(job)
-        self.produce(TOPICS.triggers, [Item(Kind.CANCEL, job, self.time)])
+        self.produce(TOPICS.triggers, [Item(Kind.CANCEL, job, self.time, body=DELETED)])
 
     def produce(self, topic: str, items: list[Item], source: Source | None = None) -> None:
         self.world.topics[topic].append(Batch.of(items, token=1, published_at=self.time, source=source))
@@ -148,7 +149,7 @@ class Delivery(RuleBasedStateMachine):
         """Nothing of streams runs for a quarter of an hour, the leader goes on; then all of it is read at once."""
         for _ in range(15):
             self.time += MINUTE
-            self.produce(TOPICS.triggers, [Item(Kind.CANCEL, OTHER, self.time)])
+            self.produce(TOPICS.triggers, [Item(Kind.CANCEL, OTHER, self.time, body=DELETED)])
         if killed:
             self.recover()
         while self.take([TOPICS.triggers] * 4):

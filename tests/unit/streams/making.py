@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cronstream.bodies import Policy, Report, Skip, Work, pack
+from cronstream.bodies import Deleted, Policy, Report, Skip, Work, pack
 from cronstream.clock import SECOND
 from cronstream.records import Batch, Item, Kind, Source
 from streams.settlement import Refusal, Step, Tables
@@ -37,7 +37,7 @@ def skip(job_id: int, last: int = NOON, count: int = 1, reason: str = "misfire")
 
 
 def cancel(job_id: int) -> Item:
-    return Item(Kind.CANCEL, job_id, NOON)
+    return Item(Kind.CANCEL, job_id, NOON, body=pack(Deleted("acme", "report")))
 
 
 def triggers(items: Iterable[Item], token: int = 1, published_at: int = NOON) -> Batch:

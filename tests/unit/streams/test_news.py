@@ -51,9 +51,9 @@ def test_skips_are_the_last_row_and_end_no_attempt() -> None:
 
 
 def test_deleted_jobs_are_told_with_their_rows_or_alone() -> None:
-    heard = news([cancel(1), outcome(Kind.SUCCEEDED, 2), cancel(2)])
-    assert heard.deleted == [1]
-    assert [(job.job_id, job.deleted) for job in heard.jobs()] == [(2, True)]
+    heard = news([outcome(Kind.SUCCEEDED, 2), cancel(1), cancel(2)])
+    told = [(job.job_id, job.name, job.last_outcome, job.deleted) for job in heard.jobs()]
+    assert told == [(2, "report", "succeeded", True), (1, "report", None, True)]
 
 
 def test_what_cannot_be_read_tells_nothing() -> None:

@@ -107,6 +107,23 @@ def test_a_deleted_job_says_so() -> None:
     assert jobs.shown(1)["state"] == "deleted"
 
 
+def test_a_job_that_is_deleted_before_it_ran_has_its_name_and_stays_deleted() -> None:
+    jobs = Jobs()
+    jobs.take([cancel(1)], 0)
+    shown = jobs.shown(1)
+    assert (shown["tenant"], shown["name"], shown["state"]) == ("acme", "report", "deleted")
+    jobs.take([outcome(Kind.SUCCEEDED, 1)], 1)
+    assert jobs.shown(1)["state"] == "deleted"
+
+
+def test_the_state_is_that_of_the_run_that_was_heard_of_last_whenever_it_began() -> None:
+    jobs = Jobs()
+    jobs.take([outcome(Kind.STARTED, 1)], 0)
+    jobs.take([skipped(1, NOON + MINUTE)], 1)
+    jobs.take([outcome(Kind.FAILED, 1)], 2)
+    assert jobs.shown(1)["state"] == "failed"
+
+
 def test_the_oldest_ended_run_makes_room() -> None:
     jobs = Jobs()
     jobs.take([outcome(Kind.STARTED, 1)], 0)
