@@ -255,9 +255,9 @@ BEGIN
         checked := cronstream.refuse('starts_at', 'is out of range', NEW.starts_at::text, years || ' Leave it out for no bound.');
     ELSIF NEW.ends_at NOT BETWEEN earliest AND latest THEN
         checked := cronstream.refuse('ends_at', 'is out of range', NEW.ends_at::text, years || ' Leave it out for no bound.');
-    ELSIF NEW.starts_at >= NEW.ends_at THEN
-        checked := cronstream.refuse('ends_at', format('is not after starts_at %L', NEW.starts_at), NEW.ends_at::text,
-            'starts_at must lie before ends_at. Both belong to the range; for a single time set run_at instead.');
+    ELSIF NEW.starts_at > NEW.ends_at THEN
+        checked := cronstream.refuse('ends_at', format('is before starts_at %L', NEW.starts_at), NEW.ends_at::text,
+            'An instant at or after starts_at: both belong to the range.');
     END IF;
     IF NEW.timezone <> 'UTC' AND NEW.timezone <> ALL (cronstream.zone_names()) OR NEW.timezone IS NULL THEN
         SELECT z.name INTO meant FROM cronstream.zones z
