@@ -8,7 +8,7 @@ durations in integer microseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -47,8 +47,9 @@ class Rule:
         return _terms(self.misfire_policy, self.grace_us, self.catch_up_limit, self.run_kind)
 
     def every(self, period_us: int, at_us: int) -> Rule:
-        """These terms for a plain interval, from one of its times on."""
-        return replace(self, schedule=Schedule.of(Every(period_us, at_us)))
+        """The same for a plain interval, from one of its times on."""
+        schedule = Schedule.of(Every(period_us, at_us))
+        return Rule(schedule, self.misfire_policy, self.grace_us, self.catch_up_limit, self.run_kind)
 
     def owed(self, first_us: int, now_us: int, until_us: int | None = None) -> Owed:
         """What becomes of the scheduled times from ``first_us`` (one of them) to now, or ``until_us``."""
@@ -86,18 +87,20 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
 
     Raises ScheduleError for a schedule that this version cannot read.
     """
-    own_anchor = columns["anchor_us"]
-    cron = columns["cron"]
+    own_anchor, every_us = columns["anchor_us"], columns["every_us"]
+    since_us = anchor_us if own_anchor is None else own_anchor
     by_name = hangs_on_name(columns)
-    # An interval has an anchor of its own: its key would never come twice.
-    make = _rule if cron is not None else _rule.__wrapped__
-    return make(
+    # What a job has for itself, its anchor, would be a key that never comes twice.
+    bounded = columns["starts_at_us"] is not None or columns["ends_at_us"] is not None
+    alike = not (every_us is None or since_us is None or bounded or by_name)
+    make = _rule if alike or columns["cron"] is not None else _rule.__wrapped__
+    rule = make(
         columns["enabled"],
-        cron,
-        columns["every_us"],
+        columns["cron"],
+        every_us,
         columns["run_at_us"],
         columns["timezone"],
-        anchor_us if own_anchor is None else own_anchor,
+        0 if alike else since_us,
         columns["starts_at_us"],
         columns["ends_at_us"],
         columns["spread_seconds"],
@@ -112,6 +115,10 @@ def rule_of(columns: Mapping[str, Any], anchor_us: int | None) -> Rule:
         # A change's ``previous`` does not say: what it still owes runs as the newest definition does.
         RUN_KINDS[columns.get("overlap_policy", "allow")],
     )
+    if alike and rule.schedule is not None:
+        assert since_us is not None
+        return rule.every(every_us, since_us)
+    return rule
 
 
 def hangs_on_name(columns: Mapping[str, Any]) -> bool:
