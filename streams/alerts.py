@@ -28,6 +28,7 @@ from streams.consuming import commit, consumer_of, record_of
 from streams.grouping import Alert, Grouping
 from streams.letter_store import LetterStore
 from streams.letters import DeadLetter, read_letter
+from streams.pauses import Pauses, places_of
 from streams.webhook import Webhook
 
 log = logging.getLogger("streams.alerts")  # not __main__
@@ -69,6 +70,7 @@ class Alerts:
             }
         )
         self._consumer = consumer_of(settings, "alerts", log, {"enable.partition.eof": True})
+        self._pauses = Pauses(self._consumer)
 
     def stop(self, *_: Any) -> None:
         """End after the round under way."""
@@ -98,8 +100,8 @@ class Alerts:
 
     def _take(self) -> bool:
         """Read what is there. True if that was all."""
-        if len(self._unstored) >= MOST_HELD:
-            self._consumer.pause(self._consumer.assignment())
+        full = len(self._unstored) >= MOST_HELD
+        self._pauses.only(places_of(self._consumer.assignment()) if full else ())
         messages = self._consumer.consume(READ_AT_ONCE, READ_SECONDS)
         now = self._clock.boot_ns()
         for message in messages:
@@ -129,8 +131,6 @@ class Alerts:
             known = {"action": "store", "letters": len(self._unstored)}
             log.warning("Postgres does not take dead letters, waiting: %s", error, extra=known)
             return
-        if len(self._unstored) >= MOST_HELD:
-            self._consumer.resume(self._consumer.assignment())
         self._unstored = []
 
     def _tell(self, caught_up: bool) -> None:

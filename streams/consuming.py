@@ -61,6 +61,8 @@ def record_of(message: Any) -> Record:
 
 def commit(consumer: Consumer, topic: str, done: Mapping[int, int], otherwise: str) -> bool:
     """By partition, the offset to go on from. False, with ``otherwise`` in the log, if Kafka does not take it."""
+    if not done:  # which the client calls an error
+        return True
     offsets = [TopicPartition(topic, partition, offset) for partition, offset in done.items()]
     try:
         consumer.commit(offsets=offsets, asynchronous=False)

@@ -33,6 +33,7 @@ from cronstream.settings import SettingsError, StreamsSettings, read_settings
 from cronstream.topics import RETRY_TIERS
 from streams.consuming import COOPERATIVE, consumer_of, record_of
 from streams.moves import Heads, Move, Out, Place
+from streams.pauses import Pauses, places_of
 from streams.topics import TopicsError, require
 
 log = logging.getLogger("streams.mover")  # not __main__
@@ -93,7 +94,6 @@ class Session:
         self._clock = clock
         self._heads = Heads(settings.topics)
         self._ours: set[Place] = set()
-        self._paused: set[Place] = set()
         self._aborted = False
         self._topics = [settings.topics.retry(tier) for tier in RETRY_TIERS]
         self._producer = Producer(
@@ -106,6 +106,7 @@ class Session:
             }
         )
         self._consumer = consumer_of(settings, "mover", log, COOPERATIVE)
+        self._pauses = Pauses(self._consumer)
 
     def run(self, stop: threading.Event) -> None:
         """Take, wait, hand on."""
@@ -117,7 +118,7 @@ class Session:
             move = self._heads.move(self._clock.wall_us())
             if move.offsets and self._handed_on(move):
                 self._heads.moved(move.offsets)
-            self._pause()
+            self._pauses.only(self._heads.places)  # no more of a partition whose head is not due
 
     def close(self) -> None:
         """Leave the group; an open transaction is aborted by the broker or by the next session's beginning.
@@ -152,17 +153,6 @@ class Session:
             # What was fetched before its partition left may be handed out after it: that is another mover's to take.
             if (message.topic(), message.partition()) in self._ours:
                 self._heads.take(record_of(message))
-
-    def _pause(self) -> None:
-        """Take no more of a partition whose head is not due."""
-        held = self._heads.places
-        for change, places in (
-            (self._consumer.pause, held - self._paused),
-            (self._consumer.resume, self._paused - held),
-        ):
-            if places:
-                change([TopicPartition(*place) for place in places])
-        self._paused = held
 
     def _handed_on(self, move: Move) -> bool:
         """One transaction; False if it had to be aborted."""
@@ -203,20 +193,14 @@ class Session:
                 return
 
     def _came(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._ours |= _places(partitions)
+        self._ours |= places_of(partitions)
         log.info("Partitions came", extra={"action": "assigned", "partitions": len(partitions)})
 
     def _left(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = _places(partitions)
+        gone = places_of(partitions)
         self._ours -= gone
         self._heads.forget(gone)
-        if self._paused & gone:  # or they would be paused still when they come back
-            self._consumer.resume([TopicPartition(*place) for place in self._paused & gone])
-        self._paused -= gone
-
-
-def _places(partitions: list[TopicPartition]) -> set[Place]:
-    return {(partition.topic, partition.partition) for partition in partitions}
+        self._pauses.only(self._heads.places)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from cronstream import pulse
 from cronstream.clock import Clock
 from streams.consuming import record_of
+from streams.pauses import Pauses, places_of
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Patience:
         self._consumer = consumer
         self._clock = clock
         self._stop = stop
+        self._pauses = Pauses(consumer)
 
     def insist(self, action: str, attempt: Callable[[], bool]) -> bool:
         """Try until it works, in the group all the while; False if told to stop before."""
@@ -39,16 +41,13 @@ class Patience:
 
     def _hold(self, seconds: float) -> None:
         """Stay in the group without taking anything."""
-        assigned = self._consumer.assignment()
-        self._consumer.pause(assigned)
         deadline = self._clock.boot_ns() + round(seconds * 1e9)
         while self._clock.boot_ns() < deadline and not self._stop.is_set():
             pulse.beat()
+            self._pauses.only(places_of(self._consumer.assignment()))
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
                 # Of a partition that was assigned just now: taken later.
                 early = record_of(message)
-                place = TopicPartition(early.topic, early.partition, early.offset)
-                self._consumer.seek(place)
-                self._consumer.pause([place])
-        self._consumer.resume(self._consumer.assignment())
+                self._consumer.seek(TopicPartition(early.topic, early.partition, early.offset))
+        self._pauses.only(())

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -216,3 +217,32 @@ def test_while_postgres_takes_nothing_commands_wait(installation: TestInstallati
         assert desk.answers == []
         connection.execute("ALTER TABLE cronstream.moved_away RENAME TO schema_migrations")
     assert desk.answer("1")[0]["accepted"] is True
+
+
+def test_after_kafka_was_away_longer_than_a_session_while_it_was_to_take_answers_commands_are_taken_again(
+    installation: TestInstallation, desk: Desk
+) -> None:
+    """The group gives the process up while it waits with its partitions paused, and takes it in again."""
+    installation.start("streams.commands", "commands")
+    desk.command("upsert", "first", definition=DEFINITION)
+    desk.answer("first")
+    with installation.connect() as watcher, installation.connect(autocommit=False) as connection:
+        connection.execute("LOCK cronstream.job_definitions")
+        desk.command("upsert", "held", definition=DEFINITION)
+        eventually(lambda: _someone_waits(watcher), within=20, says="the command is under way")
+        installation.endpoints.kill("kafka")
+    try:
+        away = "Kafka does not take answers"
+        eventually(lambda: installation.log_of("commands").count(away) >= 2, within=60, every=0.2, says=away)
+    finally:
+        installation.endpoints.start("kafka")
+    for number in range(8):
+        desk.command("upsert", f"after-{number}", name=f"job-{number}", definition=DEFINITION)
+    desk.answer("held")
+    for number in range(8):
+        desk.answer(f"after-{number}")
+
+
+def _someone_waits(watcher: psycopg.Connection[Any]) -> bool:
+    row = watcher.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    return row is not None and row[0] > 0
