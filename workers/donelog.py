@@ -52,12 +52,13 @@ class DoneLog:
                 self.ended.add(key)
                 self.started.pop(key, None)
 
-    def started_at(self, key: Key) -> int:
-        """When a lost attempt was started; 0 if nobody can say."""
+    def start(self, key: Key) -> tuple[str, int]:
+        """Which worker started a lost attempt, and when; "" and 0 if nobody can say."""
         try:
-            return report_of(self.started[key]).started_at
+            report = report_of(self.started[key])
         except PoisonItem:
-            return 0
+            return "", 0
+        return report.worker, report.started_at
 
 
 def decide(keys: Iterable[Key], log: DoneLog) -> list[Verdict]:

@@ -57,6 +57,8 @@ class Run:
     body: bytes
     work: Work | None
     """None: the body could not be read."""
+    started_by: str = ""
+    """The worker that started it, if that was another life than this one."""
     started_at: int = 0
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
@@ -93,6 +95,9 @@ class Run:
         return Item(kind, self.job_id, self.scheduled_us, self.request_id, self.attempt, body)
 
     def report(self, worker: str, **end: Any) -> Report:
-        """What the worker says of it; ``end``: the fields of a ``Report`` about how it ended."""
+        """What ``worker`` says of it; ``end``: the fields of a ``Report`` about how it ended.
+
+        It bears the name of who started it: of a lost attempt one looks for the log of the worker that ran it.
+        """
         name = self.work.name if self.work else ""
-        return Report(self.tenant, name, worker, self.record.published_at, self.started_at, **end)
+        return Report(self.tenant, name, self.started_by or worker, self.record.published_at, self.started_at, **end)

@@ -172,7 +172,7 @@ class Service:
                 self.finished(run.record, 1)
             else:
                 self.counts["lost"] += 1
-                run.started_at = log.started_at(run.key)
+                run.started_by, run.started_at = log.start(run.key)
                 self.reporter.ended(run, Result(Kind.LOST, CUT_OFF))
         return to_run
 

@@ -220,8 +220,10 @@ def test_a_killed_workers_finished_runs_are_not_run_again_and_its_running_ones_a
     ends = world.wait_for_ends(len(quick) + 6)
     lost = {job for job, kind in ends.items() if kind == "LOST"}
     assert lost == {int(path.name) for path in running}
-    assert world.report(min(lost), Kind.LOST).started_at > SCHEDULED_US
-    assert world.report(min(lost), Kind.LOST).work is not None
+    report = world.report(min(lost), Kind.LOST)
+    assert report.worker == "w1"
+    assert report.started_at > SCHEDULED_US
+    assert report.work is not None
     assert world.ran("w2") == []
     waiting = set(slow) - lost
     eventually(lambda: {int(path.name) for path in tmp_path.iterdir()} == waiting, within=60)

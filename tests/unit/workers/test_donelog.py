@@ -39,7 +39,7 @@ def test_what_admission_says_is_no_end_of_an_attempt() -> None:
     assert decide([(1, 1000, 0, 1)], log(item(Kind.SKIPPED, 1))) == [Verdict.RUN]
 
 
-def test_a_lost_attempt_keeps_the_moment_it_was_started() -> None:
+def test_a_lost_attempt_keeps_its_worker_and_the_moment_it_was_started() -> None:
     report = pack(Report("t", "n", "w", 5, 77))
-    assert log(item(Kind.STARTED, 1, body=report)).started_at((1, 1000, 0, 1)) == 77
-    assert log(item(Kind.STARTED, 1, body=b"?")).started_at((1, 1000, 0, 1)) == 0
+    assert log(item(Kind.STARTED, 1, body=report)).start((1, 1000, 0, 1)) == ("w", 77)
+    assert log(item(Kind.STARTED, 1, body=b"?")).start((1, 1000, 0, 1)) == ("", 0)

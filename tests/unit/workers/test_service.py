@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from cronstream.bodies import Report, pack
 from cronstream.clock import FakeClock
 from cronstream.records import Batch, Item, Kind, PoisonRecord
 from tests.unit.workers.attempts import a_batch, a_run
@@ -40,6 +41,7 @@ class Outcomes:
         self.said: list[tuple[str, int]] = []
         self.errors: dict[int, str | None] = {}
         self.final: dict[int, bool] = {}
+        self.workers: dict[int, str] = {}
         self.dead: list[str] = []
         self.holds_started = False
         self.held: list[Callable[[], None]] = []
@@ -55,6 +57,7 @@ class Outcomes:
         self.said.append((result.kind.name, run.job_id))
         self.errors[run.job_id] = result.error
         self.final[run.job_id] = result.final
+        self.workers[run.job_id] = run.report("w1").worker
         asyncio.get_running_loop().call_soon(self._service.finished, run.record, 1)
 
     async def settled(self, partition: int) -> None:
@@ -239,7 +242,10 @@ def test_a_second_emission_runs_nothing() -> None:
 def test_redelivered_attempts_run_only_if_nobody_started_them() -> None:
     async def story(world: World) -> None:
         log = DoneLog()
-        started = Batch.of([Item(Kind.STARTED, n, a_run(n).scheduled_us) for n in (1, 6)], token=1, published_at=0)
+        by_another = pack(Report("acme", "job-6", "w0", 5, 77))
+        started = Batch.of(
+            [Item(Kind.STARTED, n, a_run(n).scheduled_us, body=by_another) for n in (1, 6)], token=1, published_at=0
+        )
         ended = Batch.of([Item(Kind.SUCCEEDED, 1, a_run(1).scheduled_us)], token=1, published_at=0)
         log.note(started)
         log.note(ended)
@@ -250,6 +256,7 @@ def test_redelivered_attempts_run_only_if_nobody_started_them() -> None:
     world = play(story)
     assert world.handler.ran == [7]
     assert sorted(world.outcomes.said) == [("LOST", 6), ("STARTED", 7), ("SUCCEEDED", 7)]
+    assert world.outcomes.workers == {6: "w0", 7: "w1"}
 
 
 def test_a_drain_waits_cuts_off_and_hands_back_what_waits() -> None:
