@@ -155,23 +155,11 @@ END $$;
 CREATE FUNCTION cronstream.backfill_limit() RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100000;
 
--- How many runs a definition has in a range, at least: what cannot be told here, the leader finds when it gets there.
--- Counted to a little more than the limit.
-CREATE FUNCTION cronstream.backfill_runs(d cronstream.job_definitions, begins timestamptz, ends timestamptz) RETURNS bigint
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    spread CONSTANT interval := cronstream.spread_offset(d.spread_seconds, d.tenant, d.name);
-    -- every has no time before its anchor, which without one of its own is the commit of the last edit at the latest
-    first  CONSTANT timestamptz := greatest(begins, d.starts_at, CASE WHEN d.every IS NOT NULL THEN coalesce(d.anchor, d.updated_at) + spread END);
-    last   CONSTANT timestamptz := least(ends, d.ends_at);
-BEGIN
-    IF first > last OR d.run_at IS NOT NULL THEN
-        RETURN 0;
-    ELSIF d.every IS NOT NULL THEN
-        RETURN (cronstream.us(last) - cronstream.us(first)) / cronstream.us(d.every);
-    END IF;
-    RETURN cronstream.cron_at_least(d.cron, d.tenant, d.name, d.timezone, first - spread, last - spread, cronstream.backfill_limit());
-END $$;
+-- Where an interval counts from: its own anchor, the one that the leader found, or what is no later than that will be. For
+-- callers who may not read schedules.
+CREATE FUNCTION cronstream.counts_from(d cronstream.job_definitions) RETURNS timestamptz
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN coalesce(d.anchor, (SELECT s.anchor FROM cronstream.schedules s WHERE s.job_id = d.job_id), d.updated_at);
 
 -- Run a job for every scheduled time in a range that is over, both ends included, at the leader's bounded rate.
 CREATE FUNCTION cronstream.backfill(tenant text, name text, begins timestamptz, ends timestamptz, id text DEFAULT NULL) RETURNS jsonb
@@ -180,6 +168,9 @@ DECLARE
     request  record;
     found_id bigint;
     found    cronstream.job_definitions;
+    origin   timestamptz;
+    runs     bigint;
+    what     text;
     checked  boolean;
 BEGIN
     request := cronstream.begin_request('backfill', tenant, name, id);
@@ -197,13 +188,21 @@ BEGIN
             'A backfill runs times that are over; the schedule itself runs those to come.');
     END IF;
     SELECT d.* INTO found FROM cronstream.job_definitions d WHERE d.job_id = found_id;
-    IF cronstream.backfill_runs(found, begins, ends) > cronstream.backfill_limit() THEN
-        checked := cronstream.refuse('ends', format('leaves more than %s runs of %s', cronstream.backfill_limit(),
-            coalesce('every ' || found.every, 'cron ' || quote_literal(left(found.cron, 60)))), ends::text,
+    origin := cronstream.counts_from(found);
+    runs := cronstream.times_within(found, origin, begins, ends, cronstream.backfill_limit());
+    what := coalesce('every ' || found.every, 'cron ' || quote_literal(left(found.cron, 60)), 'run_at ' || cronstream.utc(found.run_at));
+    IF runs > cronstream.backfill_limit() THEN
+        checked := cronstream.refuse('ends', format('leaves more than %s runs of %s', cronstream.backfill_limit(), what), ends::text,
             'Ask for a shorter range, and for the rest by further backfills.');
+    ELSIF runs = 0 THEN
+        checked := cronstream.refuse('ends', format('leaves no run: %s has no scheduled time from %s to %s', what, cronstream.utc(begins), cronstream.utc(ends)),
+            ends::text, CASE
+                WHEN found.every IS NOT NULL AND ends < origin THEN format('An interval begins at its anchor, %s: set anchor to an earlier instant, or ask for a range behind it.', cronstream.utc(origin))
+                WHEN ends < found.starts_at OR begins > found.ends_at THEN 'The job has times between its starts_at and ends_at alone.'
+                ELSE 'Ask for a range that holds one.' END);
     END IF;
     RETURN cronstream.finish_request(request.number, 'open', found_id,
-        jsonb_build_object('job_id', found_id, 'request_id', request.number, 'begins', cronstream.utc(begins), 'ends', cronstream.utc(ends)),
+        jsonb_build_object('job_id', found_id, 'request_id', request.number, 'begins', cronstream.utc(begins), 'ends', cronstream.utc(ends), 'runs', runs),
         cursor => begins - interval '1 microsecond', ends => ends);
 END $$;
 
