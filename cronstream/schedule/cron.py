@@ -116,7 +116,8 @@ def resolve(pattern: Pattern, text: str, key: str) -> Masks:
             "cron",
             text,
             "an expression that some date matches",
-            "its day of month, month and day of week never meet: it would never fire",
+            "its day of month, month and day of week never meet",
+            problem="never fires: no date matches it",
         )
     return Masks(values[0], _minutes_of_day(values[1], values[2]), values[4], days, minute.star or hour.star)
 

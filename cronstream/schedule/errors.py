@@ -33,14 +33,17 @@ class ScheduleError(ValueError):
     part     the offending text as quoted in the message
     allowed  what the field accepts, as the end of a sentence
     hint     the remedy; empty when `allowed` says it all
+    problem  what is wrong with the part, where there is more to say than that it is not allowed
     """
 
-    def __init__(self, field: str, part: object, allowed: str, hint: str = "") -> None:
+    def __init__(
+        self, field: str, part: object, allowed: str, hint: str = "", *, problem: str = "is not allowed"
+    ) -> None:
         self.field = field
         self.part = quoted(part)
         self.allowed = allowed
         self.hint = hint
-        super().__init__(f"{field}: {self.part} is not allowed; allowed: {allowed}")
+        super().__init__(f"{field}: {self.part} {problem}; allowed: {allowed}")
 
     def sentence(self) -> str:
         """Message and hint in one line, for places with a single line to fill."""

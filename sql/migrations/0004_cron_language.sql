@@ -305,7 +305,7 @@ BEGIN
     ELSIF NOT cronstream.cron_can_match(
         cronstream.cron_days(day, found[count - 1], weekday, cronstream.hash_key(tenant, name))) THEN
         RETURN cronstream.problem('cron', '', 'an expression that some date matches',
-                'its day of month, month and day of week never meet: it would never fire');
+                'its day of month, month and day of week never meet');
     END IF;
     RETURN NULL;
 END $$;
