@@ -23,7 +23,7 @@ Do it only if the old etcd is gone for good: a leader that still holds its key t
 """
 
 
-@click.command("adopt-etcd")
+@click.command("adopt-etcd", short_help="Let coordinators lead after etcd was lost.")
 @click.option("--yes", is_flag=True, help="The old etcd is gone for good: do it.")
 @json_option
 def adopt_etcd(yes: bool, as_json: bool) -> None:

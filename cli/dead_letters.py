@@ -14,11 +14,11 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres, settings
 from cli.errors import Failure, Misuse, explain
+from cli.instants import Instant
 from cli.letter_text import described, pretty, readable
 from cli.output import json_option, print_fields, print_json, print_table
 from cli.redriving import Redriving
 from cli.references import Named, readings
-from cli.runs import Instant
 from cronstream.dead_letters import REASONS
 from cronstream.settings import Installation
 from sql.queries import load
@@ -75,7 +75,7 @@ def list_letters(state: str, limit: int, as_json: bool, **chosen: Any) -> None:
         click.echo(f"(the newest {limit}; --limit shows more)", err=True)
 
 
-@letters.command("show")
+@letters.command("show", short_help="Show one letter and the record in it.")
 @click.argument("letter", type=int)
 @click.option("--raw", is_flag=True, help="Write the record's value as it is, byte for byte, and nothing else.")
 @json_option
@@ -112,7 +112,7 @@ def show(letter: int, raw: bool, as_json: bool) -> None:
     )
 
 
-@letters.command("redrive")
+@letters.command("redrive", short_help="Try letters again.")
 @click.argument("numbers", metavar="[LETTER]...", type=int, nargs=-1)
 @filters
 @click.option("--all", "everything", is_flag=True, help="Every open letter.")
@@ -127,7 +127,7 @@ def redrive(numbers: tuple[int, ...], everything: bool, force: bool, as_json: bo
     _decide("redriven", Redriving.redrive, numbers, everything, as_json, chosen, force=force)
 
 
-@letters.command("discard")
+@letters.command("discard", short_help="Let letters be.")
 @click.argument("numbers", metavar="[LETTER]...", type=int, nargs=-1)
 @filters
 @click.option("--all", "everything", is_flag=True, help="Every open letter.")

@@ -40,7 +40,7 @@ _UNREADABLE_SHOWN = 20
 _CLOCK_READINGS = 5
 
 
-@click.command()
+@click.command(short_help="Check this node and its installation.")
 @json_option
 def doctor(as_json: bool) -> None:
     """Check this node and its installation: what is wrong, and what to do about it.

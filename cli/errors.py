@@ -8,6 +8,9 @@ from typing import IO, Any
 
 import click
 
+_REFUSALS = ("22023", "P0002")
+"""invalid_parameter_value and no_data_found, as cronstream's functions raise them."""
+
 
 class Failure(click.ClickException):
     """One line on standard error; exit status 1: something is wrong."""
@@ -64,8 +67,16 @@ def _explain_postgres(error: Exception) -> Failure | None:
         return Failure("Postgres took too long for this: ask for less (--limit, --since, --tenant, one job)")
     if error.sqlstate is None:
         return Failure(f"Postgres does not answer: {one_line(error)}")
-    parts = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
-    return Failure("Postgres: " + one_line("\n".join(part for part in parts if part)))
+    told = sentences(error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
+    # What the schema's own functions refuse is the caller's to mend, and nothing of Postgres.
+    refused = error.diag.schema_name == "cronstream" and error.sqlstate in _REFUSALS
+    return Failure(told if refused else f"Postgres: {told}")
+
+
+def sentences(*parts: str | None) -> str:
+    """Message, detail and hint as sentences of one line."""
+    lines = [one_line(part) for part in parts if part]
+    return " ".join(line if line.endswith((".", "?", "!", ";")) else f"{line}." for line in lines)
 
 
 def _explain_others(error: Exception) -> Failure | None:

@@ -8,18 +8,18 @@ from typing import Any
 import click
 from psycopg.rows import dict_row
 
+from cli.asking import backfill, run_now
 from cli.environment import postgres
 from cli.errors import Misuse
 from cli.output import json_option, print_fields, print_json, print_table, span, text
-from cli.references import Job, Named, find
-from cli.requests import backfill, run_now
+from cli.references import Job, find
 from cli.runs import history, print_runs
 from sql.queries import load
 
 queries = load("cli")
 _LAST_RUNS = 10
 _SHOWN_FIRST = frozenset(
-    "job_id tenant name cron every run_at timezone next_run_at version anchor planned_anchor".split()  # noqa: SIM905
+    "job_id tenant name cron every run_at timezone state running next_run_at over version anchor planned_anchor".split()  # noqa: SIM905
 )
 
 
@@ -32,7 +32,7 @@ def jobs() -> None:
     """
 
 
-@jobs.command("list")
+@jobs.command("list", short_help="List jobs, each with its state and its next run.")
 @click.option("--tenant", help="Only this tenant's jobs.")
 @click.option("--enabled", is_flag=True, help="Only jobs that are not paused.")
 @click.option("--paused", is_flag=True, help="Only paused jobs.")
@@ -41,7 +41,12 @@ def jobs() -> None:
 )
 @json_option
 def list_jobs(tenant: str | None, enabled: bool, paused: bool, limit: int, as_json: bool) -> None:
-    """List jobs in order of tenant and name, each with its next run."""
+    """List jobs in order of tenant and name, each with its state and its next run.
+
+    \b
+    STATE     running, or how the run that was heard of last ended; none: no run yet
+    NEXT RUN  "none any more": a single time, or an end, that is over; none: no leader has planned it yet
+    """
     if enabled and paused:
         raise Misuse("--enabled and --paused leave no job: name one of them, or neither for all jobs")
     parameters = {"tenant": tenant, "enabled": enabled if enabled or paused else None, "most": limit + 1}
@@ -51,11 +56,20 @@ def list_jobs(tenant: str | None, enabled: bool, paused: bool, limit: int, as_js
     if as_json:
         print_json(shown)
     elif shown:
-        header = ("JOB", "TENANT", "NAME", "SCHEDULE", "ZONE", "HANDLER", "NEXT RUN (UTC)")
+        header = ("JOB", "TENANT", "NAME", "SCHEDULE", "ZONE", "HANDLER", "STATE", "NEXT RUN (UTC)")
         print_table(
             header,
             (
-                (row["job_id"], row["tenant"], row["name"], when(row), row["timezone"], row["handler"], _next(row))
+                (
+                    row["job_id"],
+                    row["tenant"],
+                    row["name"],
+                    when(row),
+                    row["timezone"],
+                    row["handler"],
+                    row["state"],
+                    next_run(row),
+                )
                 for row in shown
             ),
         )
@@ -75,7 +89,7 @@ def show(job: str, as_json: bool) -> None:
         with connection.cursor(row_factory=dict_row) as cursor:
             definition = cursor.execute(queries["show_job"], {"job_id": found.job_id}).fetchone()
         assert definition is not None
-        runs = history(connection, Named(found.job_id, []), most=_LAST_RUNS)
+        runs = history(connection, _LAST_RUNS, job_id=found.job_id)
     if as_json:
         print_json({**definition, "runs": runs})
         return
@@ -84,7 +98,9 @@ def show(job: str, as_json: bool) -> None:
         "tenant": definition["tenant"],
         "name": definition["name"],
         "schedule": f"{when(definition)}, {definition['timezone']}",
-        "next run": _next(definition),
+        "state": definition["state"],
+        "running": definition["running"],
+        "next run": next_run(definition),
     }
     if definition["every"] is not None:
         fields["counts from"] = _counts_from(definition)
@@ -103,7 +119,7 @@ def pause(job: tuple[str, ...], as_json: bool) -> None:
     _edit(job, "pause_job", ("paused", "was paused already"), as_json)
 
 
-@jobs.command()
+@jobs.command(short_help="Resume paused jobs: they fire again from now on.")
 @click.argument("job", nargs=-1, required=True)
 @json_option
 def resume(job: tuple[str, ...], as_json: bool) -> None:
@@ -161,5 +177,8 @@ def when(row: dict[str, Any]) -> str:
     return f"once at {text(row['run_at'])}"
 
 
-def _next(row: dict[str, Any]) -> str:
-    return text(row["next_run_at"]) if row["enabled"] else "paused"
+def next_run(row: dict[str, Any]) -> str:
+    """When it fires next; nothing is known of that before a leader has planned the job."""
+    if not row["enabled"]:
+        return "paused"
+    return "none any more" if row["over"] else text(row["next_run_at"])

@@ -22,6 +22,7 @@ _COMMANDS = {
     "doctor": "cli.doctor:doctor",
     "jobs": "cli.jobs:jobs",
     "runs": "cli.runs:runs",
+    "requests": "cli.requests:requests",
     "history": "cli.history:history",
     "dead-letters": "cli.dead_letters:letters",
     "preview": "cli.preview:preview",

@@ -54,6 +54,11 @@ def text(value: object) -> str:
     return " ".join(str(value).splitlines())
 
 
+def printable(value: str) -> str:
+    """A text of several lines without what would steer a terminal."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in value)
+
+
 def count(number: int, noun: str) -> str:
     """``1 job``, ``12,000 jobs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

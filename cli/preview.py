@@ -19,7 +19,7 @@ DST_GAP = ("auto", "shift", "skip")
 DST_OVERLAP = ("auto", "first", "second", "both")
 
 
-@click.command()
+@click.command(short_help="Show when a schedule fires; needs no server.")
 @click.argument("expr", required=False)
 @click.option("--every", help="Preview an interval instead: 90s, PT1H30M.")
 @click.option("--anchor", help="The instant that the interval is counted from (default: --after).")

@@ -73,6 +73,14 @@ def find_history(connection: psycopg.Connection[Any], reference: str) -> tuple[N
     return gone, False
 
 
+def find_asked(connection: psycopg.Connection[Any], reference: str) -> tuple[Named, bool]:
+    """Whose requests to show, those of its name too (refused commands know no id), and whether the job is defined."""
+    job = _look(connection, reference)
+    if job is None:
+        return Named(*readings(reference)), False
+    return Named(job.job_id, [(job.tenant, job.name)]), True
+
+
 def unknown(connection: psycopg.Connection[Any], reference: str, more: str = "") -> Failure:
     """There is no such job; what may have been meant."""
     job_id, pairs = readings(reference)

@@ -27,7 +27,7 @@ _FIRST_WORD_SECONDS = 2.0
 _NEXT_WORD_SECONDS = 5.0
 
 
-@click.command()
+@click.command(short_help="Make or update schema, topics and capture.")
 @json_option
 def setup(as_json: bool) -> None:
     """Make or update the schema, the topics and the capture of an installation.

@@ -7,19 +7,21 @@ WHERE job_id = %(job_id)s::bigint
    OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[]))
 
 -- name: list_jobs
--- Definitions in order of tenant and name, with their next run.
-SELECT d.job_id, d.tenant, d.name, d.cron, d.every, d.run_at, d.timezone, d.handler, d.enabled, s.next_run_at
-FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id)
+-- Definitions in order of tenant and name, with how they stand and their next run; planned ones without one are over.
+SELECT d.job_id, d.tenant, d.name, d.cron, d.every, d.run_at, d.timezone, d.handler, d.enabled, j.state, j.last_run,
+       s.next_run_at, s.job_id IS NOT NULL AND s.next_run_at IS NULL AS over
+FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id) LEFT JOIN cronstream.job_status j USING (job_id)
 WHERE (%(tenant)s::text IS NULL OR d.tenant = %(tenant)s)
   AND (%(enabled)s::boolean IS NULL OR d.enabled = %(enabled)s)
 ORDER BY d.tenant, d.name
 LIMIT %(most)s::bigint
 
 -- name: show_job
--- One definition with its schedule's row and its open edits.
-SELECT d.*, s.next_run_at, s.anchor AS planned_anchor, s.version,
+-- One definition with how it stands, its schedule's row and its open edits.
+SELECT d.*, j.state, coalesce(j.running, 0) AS running,
+       s.next_run_at, s.job_id IS NOT NULL AND s.next_run_at IS NULL AS over, s.anchor AS planned_anchor, s.version,
        (SELECT count(*) FROM cronstream.job_changes c WHERE c.job_id = d.job_id) AS open_changes
-FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id)
+FROM cronstream.job_definitions d LEFT JOIN cronstream.schedules s USING (job_id) LEFT JOIN cronstream.job_status j USING (job_id)
 WHERE d.job_id = %(job_id)s
 
 -- name: pause_job
@@ -39,8 +41,43 @@ SELECT cronstream.delete(%(tenant)s, %(name)s)
 SELECT cronstream.run_now(%(tenant)s, %(name)s, %(id)s)
 
 -- name: backfill
--- Run a job for every scheduled time of a range.
-SELECT cronstream.backfill(%(tenant)s, %(name)s, %(begins)s, %(ends)s, %(id)s)
+-- Run a job for every scheduled time of a range; without an end, up to now.
+SELECT cronstream.backfill(%(tenant)s, %(name)s, %(begins)s, coalesce(%(ends)s::timestamptz, clock_timestamp()), %(id)s)
+
+-- part: as_asked
+-- A request with its runs: how many there are (NULL: none, or not known), and the first and last scheduled time of them.
+SELECT number, kind, id, job_id, tenant, name, state, reason, published,
+       CASE WHEN state <> 'refused' THEN CASE WHEN kind = 'backfill' THEN (answer ->> 'runs')::bigint WHEN scheduled_time IS NOT NULL THEN 1 END END AS runs,
+       CASE kind WHEN 'backfill' THEN (answer ->> 'begins')::timestamptz ELSE scheduled_time END AS begins,
+       CASE kind WHEN 'backfill' THEN ends ELSE scheduled_time END AS ends,
+       CASE kind WHEN 'redrive' THEN run_request_id ELSE number END AS run_request_id, attempt, cursor,
+       requested_at, requested_by, ended_at
+FROM cronstream.requests
+
+-- name: list_requests
+-- Requests, newest first; about a job by its id, or by its name, which is all that a refused command says.
+{as_asked}
+WHERE (%(job_id)s::bigint IS NULL AND %(names)s::text[] IS NULL
+       OR job_id = %(job_id)s::bigint
+       OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
+  AND (%(kind)s::text IS NULL OR kind = %(kind)s)
+  AND (%(state)s::text IS NULL OR state = %(state)s)
+ORDER BY number DESC LIMIT %(most)s::bigint
+
+-- name: show_request
+-- One request.
+{as_asked}
+WHERE number = %(number)s
+
+-- name: standing
+-- How many runs of a request stand how: by the newest attempt of each.
+SELECT state, count(*) FROM (
+    SELECT DISTINCT ON (scheduled_time) state
+    FROM (SELECT job_id, scheduled_time, request_id, attempt, outcome AS state FROM cronstream.job_runs
+          UNION ALL SELECT job_id, scheduled_time, request_id, attempt, 'running' FROM cronstream.running_attempts) AS known
+    WHERE job_id = %(job_id)s AND request_id = %(run_request_id)s AND scheduled_time BETWEEN %(begins)s AND %(ends)s
+    ORDER BY scheduled_time, attempt DESC) AS newest
+GROUP BY state ORDER BY state
 
 -- name: suggest_jobs
 -- Jobs of any tenant with that name, in any case.
@@ -53,19 +90,37 @@ SELECT EXISTS (
     SELECT FROM cronstream.job_runs
     WHERE job_id = %(job_id)s::bigint
        OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
+    OR EXISTS (
+    SELECT FROM cronstream.running_attempts
+    WHERE job_id = %(job_id)s::bigint
+       OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
+
+-- part: chosen
+-- Attempts of a job, by its id or by what it was called then; of a request; of a range of scheduled times.
+(%(job_id)s::bigint IS NULL OR job_id = %(job_id)s)
+      AND (%(tenants)s::text[] IS NULL OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
+      AND (%(request_id)s::bigint IS NULL OR request_id = %(request_id)s)
+      AND (%(since)s::timestamptz IS NULL OR scheduled_time >= %(since)s)
+      AND (%(until)s::timestamptz IS NULL OR scheduled_time <= %(until)s)
+    ORDER BY scheduled_time DESC, job_id, request_id, attempt DESC
+    LIMIT %(most)s::bigint
 
 -- name: list_runs
--- History, newest scheduled time first; of a job by its id, or by what it was called then. `due` is from when on a first
--- attempt could be late: its scheduled time, or when it was asked for if that was later (a backfill); of a redrive, when it
--- was asked for. NULL for retries, which wait on purpose, and where the request is forgotten.
-WITH found AS (
-    SELECT job_id, tenant, name, scheduled_time, request_id, attempt, outcome, reason, first_time, run_count,
-           published_at, started_at, finished_at, worker, fencing_token, error, output
+-- What ran and what runs, newest scheduled time first. `due` is from when on a first attempt could be late: its scheduled
+-- time, or when it was asked for if that was later (a backfill); of a redrive, when it was asked for. NULL for retries,
+-- which wait on purpose, and where the request is forgotten.
+WITH ended AS (
+    SELECT job_id, tenant, name, scheduled_time, request_id, attempt, outcome AS state, outcome, reason, first_time, run_count,
+           published_at, started_at, finished_at, NULL::interval AS running_for, worker, fencing_token, error, output
     FROM cronstream.job_runs
-    WHERE (%(job_id)s::bigint IS NULL OR job_id = %(job_id)s)
-      AND (%(tenants)s::text[] IS NULL OR (tenant, name) IN (SELECT * FROM unnest(%(tenants)s::text[], %(names)s::text[])))
-      AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
-      AND (%(since)s::timestamptz IS NULL OR scheduled_time >= %(since)s)
+    WHERE %(state)s::text IS DISTINCT FROM 'running' AND (%(state)s::text IS NULL OR outcome = %(state)s) AND {chosen}),
+running AS (
+    SELECT job_id, tenant, name, scheduled_time, request_id, attempt, 'running', NULL::text, NULL::text, NULL::timestamptz, 1::bigint,
+           NULL::timestamptz, started_at, NULL::timestamptz, clock_timestamp() - started_at, worker, NULL::bigint, NULL::text, NULL::text
+    FROM cronstream.running_attempts
+    WHERE coalesce(%(state)s::text, 'running') = 'running' AND {chosen}),
+found AS (
+    SELECT * FROM ended UNION ALL SELECT * FROM running
     ORDER BY scheduled_time DESC, job_id, request_id, attempt DESC
     LIMIT %(most)s::bigint)
 SELECT f.*, CASE WHEN f.attempt = 1 AND f.request_id = 0 THEN f.scheduled_time

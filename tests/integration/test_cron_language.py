@@ -221,7 +221,8 @@ WITHIN = """
     SELECT cronstream.cron_count(cron, 't', 'n', low, high, most)
     FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY
          AS given (cron, timezone, first, last, most, place)
-    CROSS JOIN LATERAL cronstream.wall_range(timezone, cronstream.instant(first), cronstream.instant(last)) ORDER BY place
+    CROSS JOIN LATERAL cronstream.wall_range(timezone, cronstream.instant(first), cronstream.instant(last))
+    ORDER BY place
 """
 
 

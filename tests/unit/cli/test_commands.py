@@ -27,12 +27,21 @@ COMMANDS = [
     ["jobs", "pause"],
     ["jobs", "resume"],
     ["jobs", "delete"],
+    ["jobs", "run-now"],
+    ["jobs", "backfill"],
     ["runs"],
     ["runs", "list"],
+    ["runs", "show"],
+    ["requests"],
+    ["requests", "list"],
+    ["requests", "show"],
+    ["history"],
+    ["dead-letters"],
     ["preview"],
     ["adopt-etcd"],
 ]
-LEAVES = [command for command in COMMANDS if command not in ([], ["jobs"], ["runs"])]
+GROUPS = [[], ["jobs"], ["runs"], ["requests"], ["history"], ["dead-letters"]]
+LEAVES = [command for command in COMMANDS if command not in GROUPS]
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +90,13 @@ def test_every_command_has_help(command: list[str]) -> None:
     assert "Usage:" in result.stdout
 
 
+@pytest.mark.parametrize("command", GROUPS, ids=" ".join)
+def test_the_list_of_commands_cuts_no_sentence_off(command: list[str]) -> None:
+    _, _, listed = run(*command, "--help").stdout.partition("Commands:\n")
+    assert listed.count(".\n") == len(listed.splitlines()) > 1
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)
 def test_every_command_has_json(command: list[str]) -> None:
     assert "--json" in run(*command, "--help").stdout
@@ -99,6 +115,10 @@ def test_the_version_is_known_without_an_installed_package() -> None:
         (["runs", "list", "--frob"], "No such option"),
         (["jobs", "show"], "Missing argument 'JOB'"),
         (["runs", "list", "--since", "yesterday"], "neither how long ago"),
+        (["runs", "list", "--state", "broken"], "'broken' is not one of 'running', 'succeeded'"),
+        (["requests", "show", "0"], "is not in the range"),
+        (["jobs", "backfill", "x", "--begins", "1h", "--ends", "7d"], "name the earlier one as --begins"),
+        (["preview", "0 0 30 2 *"], 'cron: "0 0 30 2 *" never fires: no date matches it'),
         (["preview", "61 * * * *"], 'minute: "61" is not allowed'),
         (["preview", "@daily", "--tz", "Mars/Phobos"], 'timezone: "Mars/Phobos"'),
         (["preview", "@daily", "--after", "yesterday"], 'after: "yesterday"'),
@@ -258,12 +278,18 @@ def test_preview_of_nothing_or_of_two_things_is_misuse(arguments: list[str]) -> 
 
 
 def test_since_is_an_instant_or_how_long_ago(nowhere: dict[str, str]) -> None:
-    for good in ("15m", "2h", "7d", "2026-03-08T07:00:00Z", "2026-03-08T07:00:00+01:00"):
+    for good in ("15m", "2h", "7d", "now", "2026-03-08T07:00:00Z", "2026-03-08T07:00:00+01:00"):
         assert "Postgres does not answer" in failed_with_one_line(run("runs", "list", "--since", good, env=nowhere))
     for bad in ("yesterday", "2026-03-08", "5", "1 month", "99999999999d"):
         result = run("runs", "list", "--since", bad, env=nowhere)
         assert result.exit_code == 2, bad
         assert "neither how long ago" in result.stderr
+
+
+@pytest.mark.parametrize("ends", [[], ["--ends", "now"], ["--ends", "1s"]])
+def test_a_backfill_may_reach_up_to_now(ends: list[str], nowhere: dict[str, str]) -> None:
+    said = failed_with_one_line(run("jobs", "backfill", "x", "--begins", "7d", *ends, env=nowhere))
+    assert "Postgres does not answer" in said
 
 
 def test_an_etcd_that_does_not_answer_is_not_adopted(nowhere: dict[str, str]) -> None:
