@@ -14,8 +14,13 @@ from typing_extensions import TypeAliasType
 
 from streams.names import SEEN
 
-Id = TypeAliasType("Id", Annotated[str, Field(min_length=1, max_length=200, pattern=SEEN)])
-Text = TypeAliasType("Text", Annotated[str, Field(min_length=1, max_length=255, pattern=SEEN)])
+_ID = "A text of the sender's own: 1 to 200 characters that can be seen, and spaces."
+_TEXT = "A text of 1 to 255 characters that can be seen, and spaces."
+Id = TypeAliasType("Id", Annotated[str, Field(min_length=1, max_length=200, pattern=SEEN, description=_ID)])
+Text = TypeAliasType("Text", Annotated[str, Field(min_length=1, max_length=255, pattern=SEEN, description=_TEXT)])
+Handler = TypeAliasType(
+    "Handler", Annotated[str, Field(description="What to do: http, command, kafka, sql, python, log.")]
+)
 
 
 def _says(least: float, most: float, *, above: bool = False) -> Any:
@@ -30,13 +35,13 @@ class _Model(BaseModel):
 class Columns(_Model):
     """Columns of a definition, as in SQL: intervals and instants as text. docs/definitions.md says what they mean."""
 
-    cron: str | None = None
+    cron: str | None = Field(None, description="A cron expression: '*/5 * * * *'.")
     every: str | None = Field(None, description="An interval: '90 seconds' or 'PT90S'.")
     run_at: AwareDatetime | None = None
     anchor: AwareDatetime | None = None
-    timezone: str = "UTC"
-    handler: str | None = None
-    payload: Any = Field(default_factory=dict)
+    timezone: str = Field("UTC", description="An IANA time zone: 'Europe/Berlin'.")
+    handler: Handler | None = None
+    payload: Any = Field(default_factory=dict, description="What the handler needs, as JSON.")
     starts_at: AwareDatetime | None = None
     ends_at: AwareDatetime | None = None
     enabled: bool = True
@@ -58,7 +63,7 @@ class Columns(_Model):
 class Definition(Columns):
     """A whole definition: what is left out takes its default, but for enabled, which stays as it is."""
 
-    handler: str
+    handler: Handler
 
 
 class Addressed(_Model):
@@ -90,14 +95,14 @@ class Upsert(Addressed):
     """Insert the job's definition, or replace it."""
 
     command: Literal["upsert"]
-    definition: Definition
+    definition: Definition = Field(description='An object of columns: {"cron": "*/5 * * * *", "handler": "log"}.')
 
 
 class Patch(Addressed):
     """Change some columns of the job's definition; null clears one."""
 
     command: Literal["patch"]
-    changes: Columns
+    changes: Columns = Field(description='An object of the columns to change: {"every": "5 minutes"}.')
 
 
 class Delete(Addressed):
@@ -123,8 +128,8 @@ class OneShot(Addressed):
 
     command: Literal["one-shot"]
     run_at: AwareDatetime
-    handler: str
-    payload: Any = Field(default_factory=dict)
+    handler: Handler
+    payload: Any = Field(default_factory=dict, description="What the handler needs, as JSON.")
 
 
 Command = RunNow | Backfill | Upsert | Patch | Delete | Pause | Resume | OneShot

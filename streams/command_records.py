@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from cronstream.dead_letters import Record
-from streams.command_models import COMMANDS, NAMES, Addressed, Columns, Command, Id, Text
+from streams.command_models import COMMANDS, NAMES, Command, Id, Text
+from streams.command_remedies import CONTAINERS, KNOWN, instead, remedy
+from streams.json_objects import NotAnObject, flaws_of, read_object
 from streams.names import is_unseen
 
-_CONTAINERS = ("definition", "changes")
 _SAYS = {
     "extra_forbidden": "is no field of this command",
     "missing": "is missing",
@@ -23,16 +22,8 @@ _SAYS = {
     "union_tag_invalid": "is none that is known",
     "string_pattern_mismatch": "is blank, or has a character that cannot be seen",
 }
-_INSTANT = "Write an instant with its offset: 2026-01-01T00:00:00Z."
-_HINTS = {
-    "union_tag_not_found": f"One of {', '.join(NAMES)}.",
-    "union_tag_invalid": f"One of {', '.join(NAMES)}.",
-    "timezone_aware": _INSTANT,
-    "datetime_parsing": _INSTANT,
-    "datetime_from_date_parsing": _INSTANT,
-    "datetime_type": _INSTANT,
-    "string_pattern_mismatch": "Characters that can be seen, and spaces.",
-}
+_MOST_SHOWN = 40
+_MOST_OF_A_PATH = 200
 
 
 class PoisonCommand(ValueError):
@@ -53,37 +44,35 @@ class Sender(BaseModel):
 class RefusedCommand(ValueError):
     """A command that means nothing: whose it is, and what is wrong, as it is answered."""
 
-    def __init__(self, sender: Sender, message: str, **more: str) -> None:
-        super().__init__(message)
+    def __init__(self, sender: Sender, says: str, *, field: str, hint: str, detail: str | None = None) -> None:
+        super().__init__(message := f"{field}: {says}")
         self.sender = sender
-        self.error = {"code": "invalid", "message": message, **more}
+        self.error = {"code": "invalid", "message": message, "field": field, "hint": hint}
+        if detail is not None:
+            self.error["detail"] = detail
 
 
 def decode(key: bytes | None, value: bytes | None) -> Command:
     """The command of a record. Raises PoisonCommand, RefusedCommand.
 
-    What was read as a command means the same to the database, which is given the record's own text: no key of it
-    is unknown or stands twice, and no number was rounded on the way.
+    What was read as a command means the same to the database, which is given the record's own text: no key of it is
+    unknown or stands twice, and it holds nothing that the database does not. Numbers are as large
+    as that text says.
     """
     body = _object(value)
-    twice = _keys_that_stand_twice(value or b"")
-    if "id" in twice.outermost:
-        raise PoisonCommand("id stands twice")
-    sender = sender_of(body)
-    if twice.anywhere:
-        hint = "Say each key once: of two, nobody knows which is meant."
-        raise RefusedCommand(sender, f"{twice.anywhere[0]}: stands twice", field=twice.anywhere[0], hint=hint)
-    if _holds_nul(body):
-        hint = "Leave it out: the database does not store it."
-        raise RefusedCommand(sender, "the command holds the character U+0000", hint=hint)
+    sender = _sender(body)
+    for flaw in flaws_of(body):
+        if flaw.path == ("id",):
+            raise PoisonCommand(f"id {flaw.says}")
+        raise RefusedCommand(sender, flaw.says, field=_field(flaw.path), hint=flaw.hint)
     try:
-        command = COMMANDS.validate_json(value or b"", strict=True)
+        command = COMMANDS.validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
-        raise _explained(sender, body, error) from None
+        raise _explained(sender, error) from None
     said = f"{command.tenant}/{command.name}"
     if key is not None and key != said.encode():
         hint = f"Send it under the key {said}: commands of one key keep their order."
-        raise RefusedCommand(sender, "key is not the job's tenant/name", field="key", hint=hint)
+        raise RefusedCommand(sender, "is not the job's tenant/name", field="key", hint=hint)
     return command
 
 
@@ -108,8 +97,12 @@ def refusal(sender: Sender, error: Mapping[str, str]) -> dict[str, Any]:
     return {**who, "accepted": False, "error": dict(error)}
 
 
-def sender_of(body: Mapping[str, Any]) -> Sender:
-    """Whose command it is. Raises PoisonCommand when it has no usable id."""
+def sender_of(value: bytes | None) -> Sender:
+    """Whose command a record is. Raises PoisonCommand when it has no usable id."""
+    return _sender(_object(value))
+
+
+def _sender(body: Mapping[str, Any]) -> Sender:
     given = {"id": body.get("id"), "kind": body.get("command")}
     given |= {name: body[name] for name in ("tenant", "name") if name in body}
     while True:
@@ -127,65 +120,38 @@ def sender_of(body: Mapping[str, Any]) -> Sender:
 
 
 def _object(value: bytes | None) -> dict[str, Any]:
-    if not value:
-        raise PoisonCommand("the record is empty")
     try:
-        body = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise PoisonCommand(f"not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise PoisonCommand(f"not a JSON object but {type(body).__name__}")
-    return body
+        return read_object(value)
+    except NotAnObject as error:
+        raise PoisonCommand(str(error)) from None
 
 
-class _Twice(NamedTuple):
-    anywhere: list[str]
-    outermost: list[str]
-
-
-def _keys_that_stand_twice(value: bytes) -> _Twice:
-    """The keys that some object, and the outermost one, has more than once. Of valid JSON that is an object."""
-    found = _Twice([], [])
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        counts = Counter(key for key, _ in pairs)
-        found.outermost[:] = [key for key, count in counts.items() if count > 1]  # it comes last
-        found.anywhere.extend(found.outermost)
-
-    try:
-        json.loads(value, object_pairs_hook=look)
-    except RecursionError:
-        raise PoisonCommand("it is nested too deeply") from None
-    return found
-
-
-def _explained(sender: Sender, body: Mapping[str, Any], error: ValidationError) -> RefusedCommand:
-    """The first problem, by its field and with a remedy where one is known."""
+def _explained(sender: Sender, error: ValidationError) -> RefusedCommand:
+    """The first problem, by its field and with a remedy."""
     problem = error.errors()[0]
-    kind, path = problem["type"], [str(part) for part in problem["loc"][1:]]
-    # A definition's columns go by their own names, as in SQL.
-    field = ".".join(path[1:] if len(path) > 1 and path[0] in _CONTAINERS else path) or "command"
-    hint = _near(path) if kind == "extra_forbidden" else _HINTS.get(kind)
+    kind = problem["type"]
     says = _SAYS.get(kind) or problem["msg"][:1].lower() + problem["msg"][1:]
-    more = {"hint": hint, "detail": _unseen_in(problem["input"]) if kind == "string_pattern_mismatch" else None}
-    return RefusedCommand(sender, f"{field}: {says}", field=field, **{key: text for key, text in more.items() if text})
+    if not problem["loc"]:
+        return RefusedCommand(sender, says, field="command", hint=KNOWN)
+    command, *path = map(str, problem["loc"])
+    hint = instead(command, path) if kind == "extra_forbidden" else remedy(command, path)
+    detail = _unseen_in(problem["input"]) if kind == "string_pattern_mismatch" else None
+    return RefusedCommand(sender, says, field=_field(path), hint=hint, detail=detail)
+
+
+def _field(path: Sequence[str | int]) -> str:
+    """A field by its path, short and fit to be stored. A definition's columns go by their own names, as in SQL."""
+    within = path[1:] if len(path) > 1 and path[0] in CONTAINERS else path
+    field = ".".join(_shown(str(part)) for part in within)
+    return field if len(field) <= _MOST_OF_A_PATH else field[:_MOST_OF_A_PATH] + "…"
+
+
+def _shown(key: str) -> str:
+    seen = "".join("\ufffd" if is_unseen(one) or "\ud800" <= one <= "\udfff" else one for one in key[:_MOST_SHOWN])
+    return (seen or '""') + ("…" if len(key) > _MOST_SHOWN else "")
 
 
 def _unseen_in(text: str) -> str | None:
     """Where the first character is that a name must not hold, as SQL says it."""
     place = next((index for index, one in enumerate(text) if is_unseen(one)), None)
     return None if place is None else f"It has U+{ord(text[place]):04X} as character {place + 1}."
-
-
-def _near(path: list[str]) -> str | None:
-    fields = Columns.model_fields if path[0] in _CONTAINERS else {**Addressed.model_fields, "command": None}
-    near = difflib.get_close_matches(path[-1], list(fields), n=1)
-    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(fields)}."
-
-
-def _holds_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
-    if isinstance(value, dict):
-        return any("\x00" in key or _holds_nul(each) for key, each in value.items())
-    return isinstance(value, list) and any(map(_holds_nul, value))

@@ -86,7 +86,7 @@ class Applier:
                 raise
             log.exception("A command failed in the database", extra={"action": "apply", "record": record.place})
             failure = _failure(error)
-        sender = sender_of(orjson.loads(record.value or b""))
+        sender = sender_of(record.value)
         try:
             return self._refuse(sender, failure)
         except psycopg.DatabaseError as error:
@@ -133,7 +133,12 @@ def _passes(error: psycopg.DatabaseError) -> bool:
 
 def _failure(error: psycopg.DatabaseError) -> dict[str, str]:
     said = error.diag
-    known = {"message": said.message_primary or str(error), "detail": said.message_detail, "hint": said.message_hint}
+    known = {
+        "message": said.message_primary or str(error),
+        "detail": said.message_detail,
+        "field": said.column_name or "command",
+        "hint": said.message_hint or "Mend what the database names, then send the command under a new id.",
+    }
     return {"code": "failed", **{name: text for name, text in known.items() if text}}
 
 

@@ -63,9 +63,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Says which of the bounded columns is out of bounds, or missing. Called only when one is.
--- NaN is greater than every number, so the upper bounds keep it and infinity out.
-CREATE FUNCTION cronstream.explain_bounds(d cronstream.job_definitions) RETURNS boolean
+-- Says which of the bounded columns is out of bounds, or missing; or says it of `one` alone, which was written as no row
+-- can hold it, if it has bounds. NaN is greater than every number, so the upper bounds keep it and infinity out.
+CREATE FUNCTION cronstream.explain_bounds(d cronstream.job_definitions, one text DEFAULT NULL, written text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
     bad  record;
@@ -86,11 +86,14 @@ BEGIN
         ('max_backoff', d.max_backoff::text, d.max_backoff BETWEEN interval '0' AND interval '24 hours', 'from 0 to 24 hours', '1 hour'),
         ('timeout_seconds', d.timeout_seconds::text, d.timeout_seconds > 0 AND d.timeout_seconds <= 86400, 'more than 0 and at most 86400', '300'),
         ('enabled', NULL, d.enabled IS NOT NULL, 'true or false', 'true')
-    ) AS bounds (col, given, good, allowed, usual) WHERE good IS NOT TRUE LIMIT 1;
+    ) AS bounds (col, given, good, allowed, usual) WHERE good IS NOT TRUE AND col = coalesce(one, col) LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
     IF bad.allowed LIKE 'one of %' THEN
         near := cronstream.nearest(bad.given, string_to_array(substr(bad.allowed, 8), ', '));
     END IF;
-    RETURN cronstream.refuse(bad.col, 'must be ' || bad.allowed, bad.given,
+    RETURN cronstream.refuse(bad.col, 'must be ' || bad.allowed, coalesce(written, bad.given),
         coalesce('Did you mean ' || near || '? ', '') || format('Left out, it is %s.', bad.usual));
 END $$;
 

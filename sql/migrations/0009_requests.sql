@@ -220,8 +220,8 @@ CREATE FUNCTION cronstream.definition_columns() RETURNS text[]
                  'misfire_policy', 'misfire_grace', 'catch_up_limit', 'overlap_policy', 'dst_gap', 'dst_overlap', 'spread_seconds',
                  'max_attempts', 'backoff_seconds', 'backoff_factor', 'max_backoff', 'jitter', 'timeout_seconds'];
 
--- A JSON object as a definition's columns; names the key that is unknown or cannot be read.
-CREATE FUNCTION cronstream.read_definition(definition jsonb) RETURNS cronstream.job_definitions
+-- A JSON object as a definition's columns; names the key that is unknown or cannot be read. `parameter` is where it stood.
+CREATE FUNCTION cronstream.read_definition(definition jsonb, parameter text DEFAULT 'definition') RETURNS cronstream.job_definitions
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     known CONSTANT text[] := cronstream.definition_columns();
@@ -232,12 +232,13 @@ DECLARE
     why   text;
 BEGIN
     IF jsonb_typeof(definition) IS DISTINCT FROM 'object' THEN
-        checked := cronstream.refuse('definition', 'must be a JSON object', definition::text, '{"cron": "*/5 * * * *", "handler": "log"}');
+        checked := cronstream.refuse(parameter, 'must be a JSON object', definition::text, 'For example {"cron": "*/5 * * * *", "handler": "log"}.');
     ELSIF definition - known <> '{}' THEN
         SELECT k INTO key FROM jsonb_object_keys(definition - known) AS k ORDER BY k LIMIT 1;
         near := cronstream.nearest(key, known);
-        checked := cronstream.refuse(left(key, 40), 'is no column of a definition', definition ->> key,
-            coalesce('Did you mean ' || near || '? ', '') || 'Known: ' || array_to_string(known, ', ') || '.');
+        checked := cronstream.refuse(coalesce(nullif(left(key, 40), ''), '""'), 'is no column of a definition', definition ->> key,
+            CASE WHEN key IN ('tenant', 'name', 'id') THEN format('%s stands beside the %s, not in it. ', key, parameter) ELSE '' END
+            || coalesce('Did you mean ' || near || '? ', '') || 'Known: ' || array_to_string(known, ', ') || '.');
     END IF;
     BEGIN
         RETURN jsonb_populate_record(NULL::cronstream.job_definitions, definition);
@@ -249,9 +250,13 @@ BEGIN
             row := jsonb_populate_record(NULL::cronstream.job_definitions, jsonb_build_object(key, definition -> key));
             CONTINUE;
         EXCEPTION WHEN data_exception THEN
-            why := SQLERRM;
+            why := left(SQLERRM, 200);
+            IF SQLSTATE IN ('22003', '22008', '22015') THEN  -- too large for any row
+                checked := cronstream.explain_bounds(row, key, definition ->> key);
+            END IF;
         END;
-        checked := cronstream.refuse(key, 'cannot be read: ' || why, definition ->> key, 'See the definitions'' columns for its form.');
+        checked := cronstream.refuse(key, 'cannot be read: ' || why, definition ->> key,
+            'Instants are written with their offset (''2026-01-01T00:00:00Z''), intervals as ''90 seconds'', numbers plainly.');
     END LOOP;
     RETURN row;
 END $$;
@@ -305,6 +310,7 @@ DECLARE
     found_id bigint;
     was      bigint;
     becomes  bigint;
+    checked  boolean;
 BEGIN
     request := cronstream.begin_request('patch', tenant, name, id);
     IF request.answer IS NOT NULL THEN
@@ -312,13 +318,13 @@ BEGIN
     END IF;
     found_id := cronstream.find_job(tenant, name);
     SELECT d.revision INTO was FROM cronstream.job_definitions d WHERE d.job_id = found_id FOR UPDATE;
-    becomes := was;
-    read := cronstream.read_definition(changes);
-    IF changes <> '{}' THEN
-        EXECUTE format('UPDATE cronstream.job_definitions SET %s WHERE job_id = $1 RETURNING revision',
-            (SELECT string_agg(format('%I = ($2).%1$I', k), ', ') FROM jsonb_object_keys(changes) AS k))
-        INTO becomes USING found_id, read;
+    read := cronstream.read_definition(changes, 'changes');
+    IF changes = '{}' THEN
+        checked := cronstream.refuse('changes', 'names no column', changes::text, 'Name what to change: {"every": "5 minutes"}.');
     END IF;
+    EXECUTE format('UPDATE cronstream.job_definitions SET %s WHERE job_id = $1 RETURNING revision',
+        (SELECT string_agg(format('%I = ($2).%1$I', k), ', ') FROM jsonb_object_keys(changes) AS k))
+    INTO becomes USING found_id, read;
     RETURN cronstream.finish_request(request.number, 'done', found_id,
         jsonb_build_object('job_id', found_id, 'revision', becomes, 'changed', was IS DISTINCT FROM becomes));
 END $$;

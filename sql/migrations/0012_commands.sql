@@ -46,5 +46,8 @@ EXCEPTION
         RETURN cronstream.refuse_command(kind, tenant, name, id, jsonb_strip_nulls(jsonb_build_object(
             'code', CASE WHEN code = 'P0002' THEN 'no_such_job' WHEN code = '42501' THEN 'forbidden'
                          WHEN code = '23505' THEN 'conflict' ELSE 'invalid' END,
-            'message', message, 'detail', nullif(detail, ''), 'hint', nullif(hint, ''), 'field', nullif(field, ''))));
+            'message', message, 'detail', nullif(detail, ''), 'field', coalesce(nullif(field, ''), 'command'),
+            'hint', coalesce(nullif(hint, ''), CASE code
+                WHEN '42501' THEN 'Let the role of the commands process do it: cronstream.grant_definitions gives what it needs.'
+                ELSE 'Mend what the database names, then send the command under a new id.' END))));
 END $$;

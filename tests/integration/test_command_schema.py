@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -14,11 +15,12 @@ from psycopg.types.json import Jsonb
 
 from streams.command_models import COMMANDS, Columns, Definition
 from streams.names import BLANKS, UNSEEN
+from tests.support.numbers import NUMBERS
 
 Conn = psycopg.Connection[tuple[Any, ...]]
 SCHEMA = COMMANDS.json_schema()["$defs"]
 FIELDS: dict[str, dict[str, Any]] = SCHEMA["Columns"]["properties"]
-NUMBERS = [name for name, field in FIELDS.items() if field.get("type") in ("integer", "number")]
+NUMBERS_OF_COLUMNS = [name for name, field in FIELDS.items() if field.get("type") in ("integer", "number")]
 WORDS = [name for name, field in FIELDS.items() if "enum" in field]
 SPANS = [name for name, field in FIELDS.items() if "from 0 to" in field.get("description", "")]
 
@@ -52,10 +54,10 @@ def test_every_column_that_the_database_bounds_is_bounded_in_the_schema(conn: Co
     row = conn.execute("SELECT prosrc FROM pg_proc WHERE oid = 'cronstream.explain_bounds'::regproc").fetchone()
     assert row is not None
     bounded = set(re.findall(r"^ +\('(\w+)', ", row[0], re.MULTILINE))
-    assert bounded == {*NUMBERS, *WORDS, *SPANS, "enabled"}
+    assert bounded == {*NUMBERS_OF_COLUMNS, *WORDS, *SPANS, "enabled"}
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("name", NUMBERS_OF_COLUMNS)
 def test_numbers(conn: Conn, name: str) -> None:
     field = FIELDS[name]
     step = (
@@ -69,6 +71,34 @@ def test_numbers(conn: Conn, name: str) -> None:
     assert patched(conn, name, step(above, 1) if least is None else least) is None
     for outside in (step(most, 1), above if least is None else step(least, -1)):
         assert "must be" in str(patched(conn, name, outside))
+
+
+@pytest.mark.parametrize("written", ["1e400", "-1e400", "1e100000", "9" * 5000])
+@pytest.mark.parametrize("name", NUMBERS_OF_COLUMNS)
+def test_a_number_that_no_row_can_hold_is_refused_by_its_bounds(conn: Conn, name: str, written: str) -> None:
+    text = f'{{"command": "patch", "id": "1", "name": "job", "changes": {{"{name}": {written}}}}}'
+    row = conn.execute("SELECT cronstream.apply_command(%s::jsonb)", [text]).fetchone()
+    assert row is not None
+    error = row[0]["error"]
+    assert error["field"] == name
+    assert error["message"].startswith(f"{name} must be ")
+    assert error["hint"].startswith("Left out, it is ")
+    assert sum(map(len, error.values())) < 600
+
+
+@pytest.mark.parametrize(("number", "held"), NUMBERS.items(), ids=lambda value: str(value)[:20])
+def test_what_the_database_holds_of_numbers(conn: Conn, number: str, held: bool) -> None:
+    with contextlib.nullcontext() if held else pytest.raises(psycopg.errors.NumericValueOutOfRange):
+        conn.execute("SELECT %s::jsonb", [number])
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, [], None, {"": 1}, {"tenant": "a"}, {"run_at": "400000-01-01T00:00:00Z"}], ids=str
+)
+def test_changes_that_change_nothing_or_mean_nothing_are_refused(conn: Conn, changes: Any) -> None:
+    error = ask(conn, command="patch", id="1", changes=changes)["error"]
+    assert error["field"] in ("changes", '""', "tenant", "run_at")
+    assert error["hint"]
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -153,6 +153,33 @@ def test_numbers_are_stored_as_they_are_written(installation: TestInstallation, 
     assert (stored[0], stored[1].isoformat()) == (written, "2030-01-01T00:00:00+00:00")
 
 
+def test_a_number_is_refused_by_its_field_or_stored_whatever_its_size(
+    installation: TestInstallation, desk: Desk
+) -> None:
+    installation.start("streams.commands", "commands")
+    text = '{"command": "upsert", "id": "%s", "name": "%s", "definition": {"cron": "@daily", "handler": "log", %s}}'
+    for id, column in (
+        ("5,000 digits", '"payload": ' + "9" * 5000),
+        ("too large for a row", '"timeout_seconds": 1e400'),
+        ("too large for a payload", '"payload": {"x": 1e100000}'),
+        ("too large for the database", '"payload": {"x": 1e200000}'),
+    ):
+        desk.send((text % (id, id, column)).encode())
+    assert desk.answer("5,000 digits")[0]["accepted"] is True
+    for id, field, says in (
+        ("too large for a row", "timeout_seconds", "must be more than 0 and at most 86400"),
+        ("too large for a payload", "payload", "more than 65536"),
+        ("too large for the database", "payload.x", "is a number that the database does not hold"),
+    ):
+        error = desk.answer(id)[0]["error"]
+        assert (error["code"], error["field"]) == ("invalid", field)
+        assert says in error["message"]
+        assert error["hint"]
+    with installation.connect() as connection:
+        stored = connection.execute("SELECT payload::text FROM cronstream.job_definitions").fetchall()
+    assert stored == [("9" * 5000,)]
+
+
 def test_one_that_breaks_the_database_s_transaction_is_refused_and_the_others_are_applied(
     installation: TestInstallation, desk: Desk
 ) -> None:
@@ -168,6 +195,8 @@ def test_one_that_breaks_the_database_s_transaction_is_refused_and_the_others_ar
     answers = [desk.answer(str(number))[0] for number in range(5)]
     assert [answer["accepted"] for answer in answers] == [True, True, False, True, True]
     assert answers[2]["error"]["code"] == "failed"
+    assert answers[2]["error"]["field"]
+    assert answers[2]["error"]["hint"]
     assert [name for name, _ in jobs(installation)] == ["job-0", "job-1", "job-3", "job-4"]
 
 

@@ -123,7 +123,6 @@ def test_a_patch_changes_what_it_names_and_null_clears(conn: Conn) -> None:
     assert (stored["cron"], stored["every"], stored["payload"]) == (None, "00:01:30", {"a": 1})
     assert stored["backoff_seconds"] == 7
     assert call(conn, "patch", "default", "job", Jsonb({"every": "PT90S"}))["changed"] is False
-    assert call(conn, "patch", "default", "job", Jsonb({}))["changed"] is False
 
 
 def test_pause_resume_and_delete(conn: Conn) -> None:
