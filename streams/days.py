@@ -123,6 +123,8 @@ class Days:
 
     def restore(self, day: date, keep: timedelta) -> int:
         """The rows of a day's files into ``job_runs`` again; how many the files held. Raises HistoryError."""
+        if day >= self._one("SELECT (now() AT TIME ZONE 'UTC')::date"):
+            raise HistoryError(f"{day} is not over in UTC: its rows are in job_runs, none of them was let go")
         exports = self.exports(day)
         if not exports:
             raise HistoryError(f"no file of {day} is known")

@@ -64,6 +64,15 @@ def tidy(installation: TestInstallation, folder: Path | None, days: int = 30) ->
     Housekeeping(lambda: psycopg.connect(installation.dsn), folder, days, SystemClock()).tidy()
 
 
+def test_a_day_that_is_not_over_is_not_restored(connection: psycopg.Connection[Any], tmp_path: Path) -> None:
+    insert(connection, TODAY, range(1, 10))
+    days = Days(connection, tmp_path)
+    days.export(TODAY, source_of(connection, TODAY))
+    with pytest.raises(HistoryError, match="is not over in UTC"):
+        days.restore(TODAY, timedelta(days=7))
+    assert [export.keep_until for export in days.exports(TODAY)] == [None]
+
+
 def test_a_day_goes_into_a_file_and_comes_back_as_it_was(
     installation: TestInstallation, connection: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
