@@ -157,7 +157,8 @@ class StreamsSettings(Served):
     history_folder: Path | None = None
     """Where old days are exported to; without it they stay in Postgres for ever."""
     history_days: int = Field(30, ge=2)
-    """How many whole days stay in Postgres; older ones are exported, then dropped."""
+    """How many whole days stay in Postgres, after their own and after the last row that was written to them; then
+    they are exported and dropped."""
 
     @model_validator(mode="after")
     def _strangers_need_a_token(self) -> Self:

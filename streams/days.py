@@ -81,6 +81,11 @@ class Days:
         """The partitions: source, day, rows_estimate (None: not known yet), bytes, kept."""
         return self._dicts("attached_days")
 
+    def written_since(self, source: str, day: date) -> bool:
+        """Whether a row of that partition was written on that UTC day or later; restored rows count as of old."""
+        found = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE recorded_at >= {}::timestamp AT TIME ZONE 'UTC')")
+        return bool(self._one(found.format(_table(source), sql.Literal(day))))
+
     def exports(self, day: date | None = None) -> list[Export]:
         """The files, of one day or of all."""
         with self._connection.cursor(row_factory=class_row(Export)) as cursor:

@@ -66,7 +66,9 @@ class Housekeeping:
             for partition in days.attached():
                 if self._stop.is_set():
                     return
-                if partition["day"] < keep_from and not partition["kept"]:
+                old = partition["day"] < keep_from and not partition["kept"]
+                # A backfill, or a skip of long ago, writes to old days: whoever asked for it looks for it now.
+                if old and not days.written_since(partition["source"], keep_from):
                     days.let_go(partition["day"], partition["source"])
 
     def _run(self) -> None:

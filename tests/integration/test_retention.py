@@ -28,15 +28,16 @@ def connection(installation: TestInstallation) -> Iterator[psycopg.Connection[An
         yield connection
 
 
-def insert(connection: psycopg.Connection[Any], day: date, jobs: range) -> None:
+def insert(connection: psycopg.Connection[Any], day: date, jobs: range, written: date | None = None) -> None:
+    """Rows of a day, written on it unless another is said."""
     when = datetime.combine(day, time(12), UTC)
     connection.execute("SELECT cronstream.ensure_job_runs_partition(%s)", (day,))
     connection.execute(
-        "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, tenant, name, outcome, started_at, error)"
-        " SELECT job, %s + job * interval '1.000001 second', 1, 'acme', 'report ' || job, 'failed', now(),"
+        "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, tenant, name, outcome, started_at, recorded_at, error)"
+        " SELECT job, %s + job * interval '1.000001 second', 1, 'acme', 'report ' || job, 'failed', now(), %s,"
         "        (%s::text[])[job %% array_length(%s::text[], 1) + 1]"
         " FROM unnest(%s::bigint[]) AS job",
-        (when, TEXTS, TEXTS, list(jobs)),
+        (when, datetime.combine(written or day, time(13), UTC), TEXTS, TEXTS, list(jobs)),
     )
 
 
@@ -100,6 +101,20 @@ def test_a_day_goes_into_a_file_and_comes_back_as_it_was(
     assert rows(connection, OLD) == []
     assert Days(connection, tmp_path).exports(OLD)[0].content == export.content
     assert [file.name for file in tmp_path.iterdir()] == [export.file]
+
+
+def test_a_day_stays_until_what_was_written_to_it_late_is_old_as_well(
+    installation: TestInstallation, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    long_ago, gone = date(2020, 1, 1), OLD - timedelta(days=1)
+    insert(connection, gone, range(1, 10))
+    insert(connection, OLD, range(1, 10))
+    insert(connection, OLD, range(10, 11), written=TODAY - timedelta(days=30))
+    insert(connection, long_ago, range(1, 2), written=TODAY)
+    tidy(installation, tmp_path, days=30)
+    assert [len(rows(connection, day)) for day in (gone, OLD, long_ago)] == [0, 10, 1]
+    tidy(installation, tmp_path, days=29)
+    assert [len(rows(connection, day)) for day in (gone, OLD, long_ago)] == [0, 0, 1]
 
 
 def test_partitions_are_made_a_week_ahead_and_no_folder_means_no_retention(
