@@ -9,6 +9,7 @@ from coordinator.planning import Plan
 from cronstream.bodies import Deleted, Skip, pack, work_of
 from cronstream.records import Item, Kind
 from cronstream.schedule import Skip as Skipped
+from cronstream.skips import INVALID
 
 
 def owed_items(
@@ -32,7 +33,7 @@ def edit_items(edit: Edit, plan: Plan, work: bytes) -> list[Item]:
 
 def set_aside(error: object, first_us: int, last_us: int) -> Skipped:
     """Why a job does not run any more until it is edited: nobody can tell its times."""
-    return Skipped(f"invalid: {error}", first_us, max(first_us, last_us), 1)
+    return Skipped(f"{INVALID}{error}", first_us, max(first_us, last_us), 1)
 
 
 def _in_order(

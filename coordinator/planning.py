@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.rules import Rule, rule_of
+from cronstream import skips
 from cronstream.schedule import ScheduleError, Skip
 
 # The instants of a fast schedule during a long capture outage are summed up from here on.
 _MOST_WALKED = 100_000
 _LONG_AGO_US = -(2**62)
-_PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ def replan(
             if following is None:
                 plan.next_us = first
             elif stretch.rule is not None and first is not None and first <= until_us:
-                reason = "deleted" if last.rule is None else following.before_owes
+                reason = skips.DELETED if last.rule is None else following.before_owes
                 _settle(plan, stretch.rule, first, until_us, now_us, reason)
-    plan.skips = [skip for skip in plan.skips if not (skip.reason == _PAUSED and skip.last_us in published)]
+    plan.skips = [skip for skip in plan.skips if not (skip.reason == skips.PAUSED and skip.last_us in published)]
     if plan.anchor_us is not None and _waiting(definition) is not None:
         plan.anchor_us = max(plan.anchor_us, passed_us)
     return plan
@@ -144,7 +144,7 @@ def _stretches(plan: Plan, changes: Sequence[Change], definition: Mapping[str, A
         commit_us = max(commit_us, change.committed_us)
         waited = _waiting(old)
         if waited is not None and plan.anchor_us is not None and plan.anchor_us < waited <= commit_us:
-            plan.skips.append(Skip(_PAUSED, waited, waited, 1))
+            plan.skips.append(Skip(skips.PAUSED, waited, waited, 1))
         if new is not None and (old is None or plan.anchor_us is None or old["every_us"] != new["every_us"]):
             plan.anchor_us = change.committed_us
         if _waiting(new) is not None:
@@ -152,12 +152,12 @@ def _stretches(plan: Plan, changes: Sequence[Change], definition: Mapping[str, A
         try:
             after, error = _rule(new, plan.anchor_us), None
         except ScheduleError as unreadable:
-            after, error = Rule(None), f"invalid: {unreadable}"
+            after, error = Rule(None), f"{skips.INVALID}{unreadable}"
         before = stretches[-1].rule
         if before is not None and before.same_times(after):
             stretches[-1].rule = after
             continue
-        ended = "deleted" if after is None else None if after.schedule else error or _PAUSED
+        ended = skips.DELETED if after is None else None if after.schedule else error or skips.PAUSED
         known_us = old["run_at_us"] if old is not None and new is not None else None
         stretches.append(_Stretch(after, commit_us, ended, known_us))
     if error is not None:
@@ -224,12 +224,12 @@ def _pass_over(plan: Plan, stretch: _Stretch, until_us: int, published: set[int]
     passed: list[int] = []
     for instant in _times(rule, stretch.begins_us, until_us):
         if len(passed) == _MOST_WALKED:
-            plan.skips.extend(rule.given_up(passed[0], until_us, "edited"))
+            plan.skips.extend(rule.given_up(passed[0], until_us, skips.EDITED))
             return
         if instant not in published:
             passed.append(instant)
     if passed:
-        plan.skips.append(Skip("edited", passed[0], passed[-1], len(passed)))
+        plan.skips.append(Skip(skips.EDITED, passed[0], passed[-1], len(passed)))
 
 
 def _settle(plan: Plan, rule: Rule, first: int, until_us: int, now_us: int, reason: str | None) -> None:
@@ -249,4 +249,4 @@ def _note_past(plan: Plan, stretch: _Stretch) -> None:
         return
     only = schedule.next_after(_LONG_AGO_US)
     if only is not None and only <= stretch.begins_us and only - schedule.offset_us != stretch.known_us:
-        plan.skips.append(Skip("already past when the definition was committed", only, only, 1))
+        plan.skips.append(Skip(skips.ALREADY_PAST, only, only, 1))

@@ -22,9 +22,6 @@ import msgspec
 
 from cronstream.records import Batch, Item, Kind
 
-OVERLAP = "overlap"
-QUEUE_FULL = "queue full"
-
 
 class Turn(Enum):
     """What becomes of a run that arrives."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from cronstream import dead_letters
+from cronstream import dead_letters, skips
 from cronstream.bodies import PoisonItem, Report, Skip, deleted_of, report_of, skip_of
 from cronstream.dead_letters import Subject
 from cronstream.records import Batch, Item, Kind
@@ -260,7 +260,7 @@ class Step:
             row = Waiting.of(item, self._batch).encode()
             self._result.waiting[overlap.key_of(job.job_id, turns.tail)] = row
         else:
-            why = overlap.OVERLAP if item.kind is Kind.RUN_ALONE else overlap.QUEUE_FULL
+            why = skips.OVERLAP if item.kind is Kind.RUN_ALONE else skips.QUEUE_FULL
             self._following.closed.append(skipped(item, why))
 
     def _next_turn(self, job: _Job, item: Item, over: bool) -> None:

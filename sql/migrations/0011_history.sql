@@ -142,6 +142,18 @@ CREATE TABLE cronstream.outcomes_read (
     PRIMARY KEY (topic_id, partition)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
+-- ---- rights ----------------------------------------------------------------------------------------
+
+-- What a role needs that looks at how runs go, of all tenants: it reads history, status and requests, no definitions
+-- and no dead letters, which have payloads in them, and changes nothing. Partitions need no right of their own.
+CREATE FUNCTION cronstream.grant_history(role_name name) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
+    EXECUTE format('GRANT SELECT ON cronstream.job_runs, cronstream.job_status, cronstream.running_attempts, '
+                   'cronstream.requests, cronstream.history_exports TO %I', role_name);
+END $$;
+
 -- ---- dead letters ----------------------------------------------------------------------------------
 
 -- Filled from the dead-letter topic. A letter that was produced twice has one identity, and one row.

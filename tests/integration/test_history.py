@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -193,6 +194,29 @@ def test_the_status_of_jobs_is_in_sql_within_two_seconds(installation: TestInsta
     eventually(lambda: statuses(installation).get(3) == ("deleted", 0, 0, 0, 0, None), within=2)
     publish(installation, producer, [outcome(Kind.SUCCEEDED, 3, TODAY)])
     eventually(lambda: statuses(installation).get(3) == ("deleted", 0, 1, 0, 0, None), within=2)
+
+
+def test_a_role_that_may_read_history_reads_all_of_it_and_nothing_else(installation: TestInstallation) -> None:
+    """As a role that is there: the owner may not make one."""
+    readable = ("job_runs", "job_status", "running_attempts", "requests", "history_exports")
+    others = ("job_definitions", "job_changes", "schedules", "dead_letters")
+    with installation.connect() as connection, connection.transaction(force_rollback=True):
+        connection.execute("SELECT cronstream.ensure_job_runs_partition('2020-01-01')")
+        connection.execute(
+            "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, outcome)"
+            " VALUES (1, '2020-01-01 12:00Z', 0, 'skipped')"
+        )
+        connection.execute("SELECT cronstream.grant_history('pg_read_all_stats')")
+        connection.execute("SET LOCAL ROLE pg_read_all_stats")
+        for table in readable:
+            connection.execute(f"SELECT * FROM cronstream.{table}".encode())
+        assert connection.execute("SELECT outcome FROM cronstream.job_runs").fetchall() == [("skipped",)]
+        for table in others:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(f"SELECT * FROM cronstream.{table}".encode())
+        for change in ("DELETE FROM cronstream.job_runs", "UPDATE cronstream.requests SET answer = NULL"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(change.encode())
 
 
 def test_records_written_again_change_no_status(installation: TestInstallation) -> None:
