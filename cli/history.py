@@ -16,7 +16,7 @@ from cli.environment import settings
 from cli.errors import Failure, Misuse
 from cli.output import count, json_option, print_json, print_table
 from cronstream.clock import SystemClock, to_datetime
-from cronstream.settings import StreamsSettings
+from cronstream.settings import HistorySettings
 from streams.days import Days, Export, HistoryError
 
 _NO_FILE: list[Export | None] = [None]
@@ -130,7 +130,7 @@ def restore(day: date, keep_days: int, folder: Path | None, as_json: bool) -> No
 @contextmanager
 def _days(folder: Path, *, lock: bool = True) -> Iterator[Days]:
     """Without a statement's timeout: a day may be large."""
-    with sql.connect(settings(StreamsSettings), "history", autocommit=True) as connection:
+    with sql.connect(settings(HistorySettings), "history", autocommit=True) as connection:
         days = Days(connection, folder)
         try:
             if not lock:
@@ -149,7 +149,7 @@ def _today() -> date:
 
 
 def _folder(chosen: Path | None) -> Path:
-    folder = chosen or settings(StreamsSettings).history_folder
+    folder = chosen or settings(HistorySettings).history_folder
     if folder is None:
         raise Misuse("name the folder of the files: --folder, or CRONSTREAM_HISTORY_FOLDER")
     if not folder.is_dir():

@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
@@ -141,8 +142,15 @@ class CoordinatorSettings(Served):
         return self
 
 
-class StreamsSettings(Served):
-    """Admission, settlement, status pages, history."""
+class ConsumerSettings(Installation):
+    """What consumes as one of a group: its partitions go to the others when it is silent."""
+
+    session_timeout_seconds: float = Field(6.0, ge=1)
+    """How long a silent process keeps its partitions."""
+
+
+class StreamsSettings(Served, ConsumerSettings):
+    """Admission, settlement, status pages."""
 
     data_dir: Path = Path(".local/streams")
     """Where this process keeps its tables; one folder a process."""
@@ -151,14 +159,6 @@ class StreamsSettings(Served):
     dedup_window_seconds: float = Field(600.0, ge=60)
     overlap_queue_limit: int = Field(100, ge=0)
     """How many runs of a job whose overlap_policy is queue may wait; what comes beyond is skipped."""
-    session_timeout_seconds: float = Field(6.0, ge=1)
-    history_batch_items: int = Field(20_000, ge=1)
-    history_linger_seconds: float = Field(0.2, gt=0)
-    history_folder: Path | None = None
-    """Where old days are exported to; without it they stay in Postgres for ever."""
-    history_days: int = Field(30, ge=2)
-    """How many whole days stay in Postgres, after their own and after the last row that was written to them; then
-    they are exported and dropped."""
 
     @model_validator(mode="after")
     def _strangers_need_a_token(self) -> Self:
@@ -170,7 +170,19 @@ class StreamsSettings(Served):
         return self
 
 
-class AlertSettings(Installation):
+class HistorySettings(ConsumerSettings):
+    """The history sink, and what becomes of old days."""
+
+    history_batch_items: int = Field(20_000, ge=1)
+    history_linger_seconds: float = Field(0.2, gt=0)
+    history_folder: Path | None = None
+    """Where old days are exported to; without it they stay in Postgres for ever."""
+    history_days: int = Field(30, ge=2)
+    """How many whole days stay in Postgres, after their own and after the last row that was written to them; then
+    they are exported and dropped."""
+
+
+class AlertSettings(ConsumerSettings):
     """What becomes of dead letters: rows, and alerts."""
 
     alert_first_seconds: float = Field(0.5, ge=0)
@@ -181,10 +193,9 @@ class AlertSettings(Installation):
     """Where alerts are POSTed to as JSON, beside their topic."""
     alert_webhook_token_file: Path | None = None
     """Sent to the webhook as a bearer token."""
-    session_timeout_seconds: float = Field(6.0, ge=1)
 
 
-class WorkerSettings(Installation):
+class WorkerSettings(ConsumerSettings):
     """Handlers, their slots and what they may do."""
 
     slots: int = Field(100, ge=1)
@@ -213,7 +224,6 @@ class WorkerSettings(Installation):
     output_bytes: int = Field(16 * 1024, ge=0)
     drain_seconds: float = Field(10.0, ge=0)
     """How long running attempts may finish after SIGTERM or a revoked partition."""
-    session_timeout_seconds: float = Field(6.0, ge=1)
 
 
 class CaptureSettings(Installation):
@@ -226,15 +236,20 @@ class CaptureSettings(Installation):
     capture_watch_seconds: float = Field(2.0, gt=0)
 
 
-ALL_MODELS: tuple[type[Installation], ...] = (
-    Installation,
-    Served,
-    CoordinatorSettings,
-    StreamsSettings,
-    AlertSettings,
-    WorkerSettings,
-    CaptureSettings,
+PROCESSES: Mapping[str, type[Installation]] = MappingProxyType(
+    {
+        "coordinator": CoordinatorSettings,
+        "streams": StreamsSettings,
+        "streams.mover": ConsumerSettings,
+        "streams.sink": HistorySettings,
+        "streams.commands": ConsumerSettings,
+        "streams.alerts": AlertSettings,
+        "workers": WorkerSettings,
+        "connectors": CaptureSettings,
+    }
 )
+"""What each ``python -m`` process reads."""
+
 # Not settings: the local stack's own, the tests' fault point, and what the command handler tells its programs.
 _NEIGHBOURS = frozenset(
     {"home", "fault_point", "idempotency_key", "fencing_token", "scheduled_time", "attempt", "job_id", "job", "tenant"}
@@ -243,10 +258,14 @@ _NEIGHBOURS = frozenset(
 _Model = TypeVar("_Model", bound=Installation)
 
 
+def variables_of(model: type[Installation]) -> set[str]:
+    """What a process of that model reads."""
+    return {PREFIX + name.upper() for name in model.model_fields}
+
+
 def known_variables() -> set[str]:
-    """Every variable that some process reads."""
-    fields = {name for model in ALL_MODELS for name in model.model_fields} | _NEIGHBOURS
-    return {PREFIX + name.upper() for name in fields}
+    """Every variable that some process reads, and those that stand beside them."""
+    return set().union(*map(variables_of, PROCESSES.values())) | {PREFIX + name.upper() for name in _NEIGHBOURS}
 
 
 def read_settings(model: type[_Model], environ: Mapping[str, str]) -> _Model:

@@ -36,11 +36,17 @@ def choose(taken: Collection[int] = ()) -> int:
 
 def serves(port: int, path: str) -> bool:
     """Whether ``path`` answers 200 there; asked once, for a few seconds at most."""
+    return read(port, path) is not None
+
+
+def read(port: int, path: str) -> bytes | None:
+    """What ``path`` answers there with 200; None if it does not. Asked once, for a few seconds at most."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3.0)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
+        answer = connection.getresponse()
+        return answer.read() if answer.status == http.client.OK else None
     except (OSError, http.client.HTTPException):
-        return False
+        return None
     finally:
         connection.close()

@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from stack import ports, process, servers
 from stack.errors import StackError
 from stack.home import Home
 from stack.paths import CHECKOUT, VENV_PYTHON
-from stack.settings import PREFIX
+from stack.settings import PREFIX, heard
 from stack.waiting import progress, say, wait_until
 
 START_SECONDS = 60.0
@@ -81,24 +81,39 @@ def up(
     changed = {service.name: names for service in chosen if (names := changes(home, service, settings))}
     for name, variables in changed.items():
         say(f"  {name} is restarted: {', '.join(variables)} changed")
-    _stop_together(home, list(changed))
-    missing = [service for service in chosen if not home.is_running(service.name)]
+    begun: list[Service] = []
     try:
-        for service in missing:
-            start(home, service, settings)
-        waiting = {service.name for service in missing}
-        with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
-            for service in missing:
-                _wait_at_work(home, service)
-                waiting.discard(service.name)
+        for together in rounds(home, chosen, changed):
+            _stop_together(home, [service.name for service in together if service.name in changed])
+            for service in together:
+                begun.append(service)
+                start(home, service, settings)
+            _wait_for_all(home, together)
     except BaseException:
-        for service in missing:
+        for service in begun:
             stop(home, service.name)
         raise
     if not quiet:
-        for service in missing:
+        for service in begun:
             at = f" at http://127.0.0.1:{status_port(home, service.name)}" if service.page else ""
             say(f"  {service.name} runs{at}")
+
+
+def rounds(home: Home, chosen: Sequence[Service], changed: Collection[str]) -> Iterator[list[Service]]:
+    """Who is to be started together, round after round; ``changed`` names those that run and are to be stopped first.
+
+    Coordinators have a round each, the leader the last: a standby is there to take over.
+    """
+    apart = [service for service in chosen if service.module == "coordinator" and service.name in changed]
+    at_once = [
+        service
+        for service in chosen
+        if service not in apart and (service.name in changed or not home.is_running(service.name))
+    ]
+    if at_once:
+        yield at_once
+    for service in sorted(apart, key=lambda one: _leads(home, one)):
+        yield [service]
 
 
 def start(home: Home, service: Service, settings: Mapping[str, str] | None = None) -> None:
@@ -121,7 +136,7 @@ def start(home: Home, service: Service, settings: Mapping[str, str] | None = Non
 
 
 def changes(home: Home, service: Service, settings: Mapping[str, str] | None = None) -> list[str]:
-    """Which variables differ from those that the running process was started with; none where it does not run."""
+    """Which settings of its differ from those that the running process was started with; none where it does not run."""
     if not home.is_running(service.name):
         return []
     try:
@@ -129,7 +144,8 @@ def changes(home: Home, service: Service, settings: Mapping[str, str] | None = N
     except (OSError, ValueError):
         began_with = {}
     now = _settings_in({**os.environ, **environment(home, service), **(settings or {})})
-    return sorted(name for name in began_with.keys() | now if began_with.get(name) != now.get(name))
+    differ = {name for name in began_with.keys() | now if began_with.get(name) != now.get(name)}
+    return sorted(differ & heard(service.module)) if differ else []
 
 
 def _settings_in(values: Mapping[str, str]) -> dict[str, str]:
@@ -189,6 +205,19 @@ def _stop_together(home: Home, names: Sequence[str]) -> None:
                 process.send(identity, signal.SIGTERM)
         for name in names:
             stop(home, name)
+
+
+def _wait_for_all(home: Home, together: Sequence[Service]) -> None:
+    waiting = {service.name for service in together}
+    with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
+        for service in together:
+            _wait_at_work(home, service)
+            waiting.discard(service.name)
+
+
+def _leads(home: Home, coordinator: Service) -> bool:
+    figures = ports.read(status_port(home, coordinator.name), "/stats")
+    return figures is not None and bool(json.loads(figures)["leads"])
 
 
 def _wait_at_work(home: Home, service: Service) -> None:

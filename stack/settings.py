@@ -9,9 +9,11 @@ precedence to remember. Addresses, names and folders are the stack's own.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from stack.errors import StackError
@@ -24,7 +26,7 @@ SHARED = (f"{PREFIX}INSTALLATION", f"{PREFIX}PARTITIONS")
 
 EXAMPLE = """\
 # Settings of the processes that `make up` starts, one KEY=value a line. `make up` reads this file each
-# time and restarts the processes, if they run, when something changed. cronstream/settings.py lists all.
+# time and restarts those processes whose settings changed. docs/settings.md lists all.
 
 # Whether workers may run the handler `command`: programs on this machine (default: false).
 #CRONSTREAM_COMMAND_ENABLED=true
@@ -44,11 +46,17 @@ import os, sys
 from cronstream import settings
 from workers.handlers.sql_connections import read_connections
 try:
-    for model in settings.ALL_MODELS:
+    for model in settings.PROCESSES.values():
         settings.read_settings(model, os.environ)
     read_connections(settings.read_settings(settings.WorkerSettings, os.environ).sql_connections)
 except settings.SettingsError as error:
     sys.exit(str(error))
+"""
+
+_HEARD = """\
+import json
+from cronstream.settings import PROCESSES, variables_of
+print(json.dumps({module: sorted(variables_of(model)) for module, model in PROCESSES.items()}))
 """
 
 
@@ -104,8 +112,24 @@ def unheard(home: Home, shell: Mapping[str, str] | None = None) -> list[str]:
 
 def check(environment: Mapping[str, str]) -> None:
     """Whether every process would take them, asked before any is stopped. Raises StackError."""
+    _ask_the_product(_CHECK, environment)
+
+
+def heard(module: str) -> frozenset[str]:
+    """The variables that the product's process of that module reads."""
+    return _heard()[module]
+
+
+@cache
+def _heard() -> Mapping[str, frozenset[str]]:
+    by_module: dict[str, list[str]] = json.loads(_ask_the_product(_HEARD, {}))
+    return {module: frozenset(names) for module, names in by_module.items()}
+
+
+def _ask_the_product(script: str, environment: Mapping[str, str]) -> str:
+    """What a script prints that imports the product, as the stack itself never does. Raises StackError."""
     asked = subprocess.run(
-        [str(VENV_PYTHON), "-c", _CHECK],
+        [str(VENV_PYTHON), "-c", script],
         cwd=CHECKOUT,
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
@@ -115,6 +139,7 @@ def check(environment: Mapping[str, str]) -> None:
     )
     if asked.returncode != 0:
         raise StackError(f"settings: {asked.stderr.strip()}")
+    return asked.stdout
 
 
 def shared(home: Home, shell: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -26,7 +26,7 @@ from cronstream import dead_letters, logs, pulse
 from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Headers, Record
 from cronstream.fault_points import reach
-from cronstream.settings import SettingsError, StreamsSettings, read_settings
+from cronstream.settings import ConsumerSettings, SettingsError, read_settings
 from sql.connection import connect
 from sql.migrate import SchemaError, schema_version_check
 from sql.queries import load
@@ -145,7 +145,7 @@ def _failure(error: psycopg.DatabaseError) -> dict[str, str]:
 class Commands:
     """One consumer of commands. ``run`` until ``stop``."""
 
-    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+    def __init__(self, settings: ConsumerSettings, clock: Clock) -> None:
         self._settings = settings
         self._topic = settings.topics.commands
         self._stop = threading.Event()
@@ -235,7 +235,7 @@ class Commands:
 def main() -> None:
     """Settings → commands; SIGTERM ends it after the commands under way."""
     try:
-        settings = read_settings(StreamsSettings, os.environ)
+        settings = read_settings(ConsumerSettings, os.environ)
     except SettingsError as error:
         sys.exit(f"streams.commands: {error}")
     logs.set_up(settings.log_level)

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from cronstream.dead_letters import Record
-from cronstream.settings import AlertSettings, StreamsSettings
+from cronstream.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
 
@@ -20,9 +20,7 @@ COOPERATIVE: Mapping[str, Any] = {"partition.assignment.strategy": "cooperative-
 """A partition that stays is not interrupted when another moves."""
 
 
-def consumer_of(
-    settings: StreamsSettings | AlertSettings, role: str, logger: logging.Logger, more: Mapping[str, Any]
-) -> Consumer:
+def consumer_of(settings: ConsumerSettings, role: str, logger: logging.Logger, more: Mapping[str, Any]) -> Consumer:
     """A member of the group ``<installation>-<role>`` under this node's name."""
     session_ms = round(settings.session_timeout_seconds * 1000)
     return Consumer(

@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from cronstream import garbage, logs, pulse
 from cronstream.clock import SECOND, Clock, SystemClock
 from cronstream.fault_points import reach
-from cronstream.settings import SettingsError, StreamsSettings, read_settings
+from cronstream.settings import ConsumerSettings, SettingsError, read_settings
 from cronstream.topics import RETRY_TIERS
 from streams.consuming import COOPERATIVE, consumer_of, record_of
 from streams.moves import Heads, Move, Out, Place
@@ -54,7 +54,7 @@ FULL_WAIT_SECONDS = 0.1
 class Mover:
     """Sessions, one after the other, until ``stop``."""
 
-    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+    def __init__(self, settings: ConsumerSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._stop = threading.Event()
@@ -90,7 +90,7 @@ class Mover:
 class Session:
     """A consumer, a transactional producer, and what they hold. Raises KafkaException when it must end."""
 
-    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+    def __init__(self, settings: ConsumerSettings, clock: Clock) -> None:
         self._clock = clock
         self._heads = Heads(settings.topics)
         self._ours: set[Place] = set()
@@ -206,7 +206,7 @@ class Session:
 def main() -> None:
     """Settings → mover; SIGTERM ends it after the transaction under way."""
     try:
-        settings = read_settings(StreamsSettings, os.environ)
+        settings = read_settings(ConsumerSettings, os.environ)
         logs.set_up(settings.log_level)
         garbage.look_rarely()
         require(settings)

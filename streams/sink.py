@@ -28,7 +28,7 @@ from cronstream.clock import Clock, SystemClock
 from cronstream.dead_letters import Record
 from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
-from cronstream.settings import SettingsError, StreamsSettings, read_settings
+from cronstream.settings import HistorySettings, SettingsError, read_settings
 from sql.connection import connect
 from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of
 from streams.history import rows_of
@@ -46,7 +46,7 @@ STAGE = "history"
 class Sink:
     """One consumer of outcomes. ``run`` until ``stop``."""
 
-    def __init__(self, settings: StreamsSettings, clock: Clock) -> None:
+    def __init__(self, settings: HistorySettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._topic = settings.topics.outcomes
@@ -161,7 +161,7 @@ class Sink:
 def main() -> None:
     """Settings → sink; SIGTERM ends it after the batch under way."""
     try:
-        settings = read_settings(StreamsSettings, os.environ)
+        settings = read_settings(HistorySettings, os.environ)
     except SettingsError as error:
         sys.exit(f"streams.sink: {error}")
     logs.set_up(settings.log_level)

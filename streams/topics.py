@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cronstream.settings import StreamsSettings
+from cronstream.settings import Installation
 from cronstream.topics import RETRY_TIERS
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class TopicsError(RuntimeError):
     """A topic is missing or has another number of partitions; the message says which."""
 
 
-def prepare(settings: StreamsSettings, changelogs: list[str]) -> None:
+def prepare(settings: Installation, changelogs: list[str]) -> None:
     """Create missing changelog topics; refuse to start on missing or unequal work topics."""
     admin = _admin(settings)
     there = require(settings, admin)
@@ -43,7 +43,7 @@ def prepare(settings: StreamsSettings, changelogs: list[str]) -> None:
                 raise
 
 
-def require(settings: StreamsSettings, admin: AdminClient | None = None) -> dict[str, int]:
+def require(settings: Installation, admin: AdminClient | None = None) -> dict[str, int]:
     """The topics there are, with their partitions. Raises TopicsError on missing or unequal work topics."""
     admin = admin or _admin(settings)
     there = _listed(admin)
@@ -69,5 +69,5 @@ def _listed(admin: AdminClient) -> dict[str, int]:
             log.warning("Kafka does not answer, waiting: %s", error.args[0].str(), extra={"action": "wait"})
 
 
-def _admin(settings: StreamsSettings) -> AdminClient:
+def _admin(settings: Installation) -> AdminClient:
     return AdminClient({"bootstrap.servers": settings.kafka}, logger=logging.getLogger("streams.librdkafka"))

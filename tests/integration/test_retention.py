@@ -33,7 +33,8 @@ def insert(connection: psycopg.Connection[Any], day: date, jobs: range, written:
     when = datetime.combine(day, time(12), UTC)
     connection.execute("SELECT cronstream.ensure_job_runs_partition(%s)", (day,))
     connection.execute(
-        "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, tenant, name, outcome, started_at, recorded_at, error)"
+        "INSERT INTO cronstream.job_runs"
+        " (job_id, scheduled_time, attempt, tenant, name, outcome, started_at, recorded_at, error)"
         " SELECT job, %s + job * interval '1.000001 second', 1, 'acme', 'report ' || job, 'failed', now(), %s,"
         "        (%s::text[])[job %% array_length(%s::text[], 1) + 1]"
         " FROM unnest(%s::bigint[]) AS job",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import socket
@@ -198,20 +197,6 @@ class TestSettings:
         assert "CRONSTREAM_HTTP_ALLOW" not in services.environment(home, streams)
         monkeypatch.setenv("CRONSTREAM_HTTP_ALLOW", "10.0.0.0/8")
         assert services.environment(home, worker)["CRONSTREAM_HTTP_ALLOW"] == "10.0.0.0/8"
-
-    def test_a_process_that_runs_with_other_settings_is_found_out(
-        self, home: Home, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.delenv("CRONSTREAM_COMMAND_ENABLED", raising=False)
-        service = services.Service("it", "workers")
-        assert services.changes(home, service) == []
-        spawn(home, SLEEP)
-        assert "CRONSTREAM_NODE" in services.changes(home, service)
-        began_with = {**services.environment(home, service), "CRONSTREAM_COMMAND_ENABLED": "true"}
-        home.settings_file("it").write_text(json.dumps(began_with))
-        assert services.changes(home, service, {"CRONSTREAM_COMMAND_ENABLED": "true"}) == []
-        monkeypatch.setenv("CRONSTREAM_COMMAND_ENABLED", "false")
-        assert services.changes(home, service) == ["CRONSTREAM_COMMAND_ENABLED"]
 
 
 class TestStatus:

@@ -8,14 +8,15 @@ import pytest
 
 from cronstream import pulse
 from cronstream.clock import SystemClock
+from cronstream.settings import HistorySettings, read_settings
 from streams.sink import Sink
-from tests.unit.streams.test_topics import SETTINGS
+from tests.unit.streams.test_topics import ENVIRONMENT
 
 
 def test_a_sink_to_which_nothing_comes_goes_on_beating(monkeypatch: pytest.MonkeyPatch) -> None:
     beats: list[int] = []
     monkeypatch.setattr(pulse, "beat", lambda: beats.append(1))
-    sink = Sink(SETTINGS, SystemClock())
+    sink = Sink(read_settings(HistorySettings, ENVIRONMENT), SystemClock())
     rounds = iter(range(5))
 
     class Consumer:
