@@ -65,6 +65,7 @@ class Installation(BaseModel):
     postgres: str
     """A libpq connection string, without the password."""
     postgres_password_file: Path | None = None
+    """The file that holds its password; without one the connection string or libpq's own means say it."""
     kafka: str = Field(pattern=_ENDPOINTS)
     """Bootstrap servers: host:port[,host:port]."""
     etcd: str = Field(pattern=_ENDPOINTS)
@@ -80,6 +81,7 @@ class Installation(BaseModel):
     node: str = Field(default_factory=socket.gethostname, min_length=1)
     """This process' name, unique in the installation."""
     log_level: str = Field("INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$")
+    """DEBUG, INFO, WARNING or ERROR."""
 
     @property
     def topics(self) -> Topics:
@@ -103,6 +105,7 @@ class Served(Installation):
     """Where a process answers operators."""
 
     status_host: str = "127.0.0.1"
+    """The address to which its pages are bound."""
     status_port: int = Field(0, ge=0, le=65535)
     """0 takes a free port; the address is published in etcd."""
 
@@ -111,11 +114,13 @@ class CoordinatorSettings(Served):
     """Election, wheel and dispatch."""
 
     lease_ttl_seconds: int = Field(5, ge=2, le=60)
+    """How long after its last sign of life a leader is replaced."""
     trust_margin_seconds: float = Field(1.0, gt=0)
     """Taken off the lease: at least the measured skew between boot clocks' rates."""
     clock_tolerance_seconds: float = Field(0.5, gt=0)
     """System and database clocks further apart than this end the term."""
     clock_check_seconds: float = Field(5.0, gt=0)
+    """How often the clocks are compared."""
     horizon_seconds: float = Field(300.0, ge=10)
     """How far ahead the wheel is loaded."""
     catch_up_per_second: int = Field(1000, ge=1)
@@ -129,7 +134,9 @@ class CoordinatorSettings(Served):
     lookahead_seconds: float = Field(1.0, ge=0, le=8)
     """How long before its instant a herd is packed; 0: not before it is due."""
     transaction_timeout_ms: int = Field(10_000, ge=1000)
+    """After so long the broker aborts a transaction that a dead leader left open."""
     audit_seconds: float = Field(5.0, gt=0)
+    """How often the leader looks for edits that capture missed."""
     audit_stale_seconds: float = Field(10.0, gt=0)
     """An open change older than this is planned without the feed."""
     dedup_window_seconds: float = Field(600.0, ge=60)
@@ -157,6 +164,7 @@ class StreamsSettings(Served, ConsumerSettings):
     status_address: str | None = None
     """How other streams processes reach this one; default host:port."""
     dedup_window_seconds: float = Field(600.0, ge=60)
+    """How long a run is remembered, so that it is not admitted twice. The coordinators' must be the same."""
     overlap_queue_limit: int = Field(100, ge=0)
     """How many runs of a job whose overlap_policy is queue may wait; what comes beyond is skipped."""
 
@@ -174,7 +182,9 @@ class HistorySettings(ConsumerSettings):
     """The history sink, and what becomes of old days."""
 
     history_batch_items: int = Field(20_000, ge=1)
+    """The most rows of one transaction."""
     history_linger_seconds: float = Field(0.2, gt=0)
+    """How long a batch waits for more rows."""
     history_folder: Path | None = None
     """Where old days are exported to; without it they stay in Postgres for ever."""
     history_days: int = Field(30, ge=2)
@@ -209,10 +219,13 @@ class WorkerSettings(ConsumerSettings):
     command_inherits: Annotated[tuple[str, ...], _Listed] = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "TMPDIR")
     """The worker's variables that programs see."""
     process_cpu_seconds: int = Field(3600, ge=1)
-    """The most that a program may take, as for the next four: a payload's ``limits`` may ask for less."""
+    """Processor time that a program may take; of this and of the next four a payload's ``limits`` may ask for less."""
     process_memory_mib: int = Field(1024, ge=16)
+    """Memory of a program: the data of each of its processes, and what all of them hold resident."""
     process_file_mib: int = Field(1024, ge=1)
+    """The largest file that it may write."""
     process_open_files: int = Field(1024, ge=16)
+    """Files that it may have open at once."""
     process_tree: int = Field(128, ge=1)
     """Processes of one program: it and all that it starts."""
     python_modules: Annotated[tuple[str, ...], _Listed] = ()
@@ -222,6 +235,7 @@ class WorkerSettings(ConsumerSettings):
     sql_connections: Path | None = None
     """The TOML file that names what the ``sql`` handler may connect to; none: it is off."""
     output_bytes: int = Field(16 * 1024, ge=0)
+    """How much of an attempt's output is kept."""
     drain_seconds: float = Field(10.0, ge=0)
     """How long running attempts may finish after SIGTERM or a revoked partition."""
 
@@ -232,8 +246,11 @@ class CaptureSettings(Installation):
     capture_postgres_host: str | None = None
     """How Connect reaches Postgres, where that differs from this process' way."""
     capture_postgres_port: int | None = None
+    """As the host."""
     capture_heartbeat_seconds: float = Field(2.0, gt=0)
+    """How often the capture shows that it is alive."""
     capture_watch_seconds: float = Field(2.0, gt=0)
+    """How often the watchdog looks at the connector and its slot."""
 
 
 PROCESSES: Mapping[str, type[Installation]] = MappingProxyType(

@@ -30,4 +30,4 @@ def write(folder: Path = FOLDER) -> None:
     if not properties.exists():
         properties.write_text(f"postgres.user={ROLE}\npostgres.password={password}\n")
         properties.chmod(0o444)
-    say(f"secrets are in {folder}")
+    say(f"secrets are in {folder}; next: docker compose up --build --wait (docs/deploy.md)")
