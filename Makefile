@@ -18,7 +18,7 @@ help: ## print this list
 install: ## install what is missing on this machine, nothing twice
 	@$(PYTHON) -m stack install
 
-demo: install ## set everything up and run the main job for a minute
+demo: install ## set everything up, run the main job for a minute and audit it (5 minutes the first time, then 2)
 	@$(VENV) -m demo
 
 test: install ## set everything up and run the whole test suite (more for pytest: PYTEST="-k name -x")

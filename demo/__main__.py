@@ -51,6 +51,8 @@ def main() -> int:
         say(f"demo: failed; logs are kept in {home.logs}")
     if result is None:
         return 1
+    if result.passed:
+        say("demo: passed, and nothing of it is left; next: `make up`, then the first steps of README.md")
     print(json.dumps(result.line()), flush=True)
     return 0 if result.passed else 1
 

@@ -45,8 +45,8 @@ class Edit:
             return None
         known = "" if self.lag_ms is None else f"the leader knew of it {self.lag_ms:.0f} ms after the commit; "
         self.sentence = (
-            f"took effect: {known}the new schedule's first run came {(at_us - due_us) / 1000:.0f} ms after its "
-            f"instant, which is {EDITED_TO_SECONDS} s after the commit"
+            f"took effect: {known}the new schedule's first run, due {EDITED_TO_SECONDS} s after the commit, "
+            f"started {(at_us - due_us) / 1000:.0f} ms late"
         )
         return self.sentence
 

@@ -68,8 +68,10 @@ def _up(home: Home, *, everything: bool) -> None:
         services.setup(home, chosen)
         services.up(home, settings=chosen)
     say(f"ready after {watch.seconds:.1f} s; settings: {settings.file_of(home)}, logs: {home.logs}")
-    say(f"where it is, as written to {home.env_file} (into a shell: set -a; . {home.env_file}; set +a):")
-    print(home.env_file.read_text(), end="")
+    file = servers.env_file_of(home)
+    shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    say(f"where it is, as written to {shown} (into a shell: set -a; . {shown}; set +a):")
+    print(file.read_text(), end="")
 
 
 def _settings(home: Home) -> dict[str, str]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 
 from stack import etcd, process, settings
 from stack.connect import CONNECT
@@ -55,8 +56,7 @@ def up(home: Home, *, quiet: bool = False) -> float:
             _stop_all(home, missing)
             raise
         text = home.write_env(settings.shared(home))
-        if home.path == DEFAULT_HOME.resolve():
-            (LOCAL / "env").write_text(text)
+        env_file_of(home).write_text(text)
         return watch.seconds
 
 
@@ -68,11 +68,15 @@ def down(home: Home, *, wipe: bool = False) -> float:
     with home.exclusively():
         _stop_all(home, of(home))
         home.env_file.unlink(missing_ok=True)
-        if home.path == DEFAULT_HOME.resolve():
-            (LOCAL / "env").unlink(missing_ok=True)
+        env_file_of(home).unlink(missing_ok=True)
     if wipe:
         home.wipe()
     return watch.seconds
+
+
+def env_file_of(home: Home) -> Path:
+    """What people take into a shell: the usual home's has a short name beside it."""
+    return LOCAL / "env" if home.path == DEFAULT_HOME.resolve() else home.env_file
 
 
 def start(home: Home, name: str) -> None:

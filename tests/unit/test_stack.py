@@ -14,11 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from stack import compose_secrets, connect, kafka, packages, ports, postgres, process, properties, services, settings
+from stack import (
+    compose_secrets,
+    connect,
+    kafka,
+    packages,
+    ports,
+    postgres,
+    process,
+    properties,
+    servers,
+    services,
+    settings,
+)
 from stack.__main__ import main
 from stack.errors import StackError
 from stack.home import Home, parse_env, render_env
-from stack.paths import CHECKOUT, STACK_CONFIG, digest
+from stack.paths import CHECKOUT, DEFAULT_HOME, STACK_CONFIG, digest
 from stack.process import Identity
 from tests.support.poll import eventually
 
@@ -94,6 +106,10 @@ class TestEnvFile:
     def test_values_that_would_break_a_line_are_refused(self) -> None:
         with pytest.raises(ValueError, match="CRONSTREAM_HOME"):
             render_env({"CRONSTREAM_HOME": "it's"})
+
+    def test_the_usual_home_is_found_by_the_name_that_readers_know(self, home: Home) -> None:
+        assert servers.env_file_of(home) == home.env_file
+        assert servers.env_file_of(Home(DEFAULT_HOME)) == CHECKOUT / ".local" / "env"
 
     def test_no_secret_is_in_it(self, home: Home) -> None:
         home.write_connect_secrets()
