@@ -186,7 +186,8 @@ class Days:
 
     def _write(self, source: str, file: Path) -> Content:
         """The table into a file that is in its place only once it was read back and holds the same."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.is_dir():  # made here, a slip or a share that is not mounted would take history along
+            raise HistoryError(f"{self._folder} is no folder: make it first, or name the one that is meant")
         unverified = file.with_suffix(".unverified")
         with self._connection.cursor().copy(_as_csv(source)) as csv:
             sent = parquet.write(csv, unverified)

@@ -118,6 +118,16 @@ def test_a_day_stays_until_what_was_written_to_it_late_is_old_as_well(
     assert [len(rows(connection, day)) for day in (gone, OLD, long_ago)] == [0, 0, 1]
 
 
+def test_a_folder_that_is_not_there_takes_no_history_along(
+    installation: TestInstallation, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    insert(connection, OLD, range(1, 5))
+    with pytest.raises(HistoryError, match="not-mounted is no folder: make it first"):
+        tidy(installation, tmp_path / "not-mounted")
+    assert len(rows(connection, OLD)) == 4
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_partitions_are_made_a_week_ahead_and_no_folder_means_no_retention(
     installation: TestInstallation, connection: psycopg.Connection[Any]
 ) -> None:
