@@ -76,15 +76,16 @@ BEGIN
     RETURN true;
 END $$;
 
--- A list of whole numbers within bounds.
+-- A list of whole numbers within bounds, each written as one: to workers 64.0 is none. jsonb writes no exponents.
 CREATE FUNCTION cronstream.check_numbers(payload jsonb, key text, lowest int, highest int, example text) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
     IF payload ? key AND (jsonb_typeof(payload -> key) <> 'array'
-        OR jsonb_path_exists(payload -> key, 'strict $[*] ? (@.type() != "number" || @ < $lowest || @ > $highest || @ != @.floor())',
+        OR (payload -> key)::text LIKE '%.%'
+        OR jsonb_path_exists(payload -> key, 'strict $[*] ? (@.type() != "number" || @ < $lowest || @ > $highest)',
                              jsonb_build_object('lowest', lowest, 'highest', highest))) THEN
         RETURN cronstream.refuse('payload.' || key, format('must be a list of whole numbers from %s to %s', lowest, highest),
-            (payload -> key)::text, example);
+            (payload -> key)::text, example || ', without decimal points.');
     END IF;
     RETURN true;
 END $$;
@@ -96,16 +97,17 @@ DECLARE
     known CONSTANT text[] := ARRAY['cpu_seconds', 'memory_mib', 'file_mib', 'open_files'];
     key text;
 BEGIN
-    IF payload ? 'limits' AND (jsonb_typeof(payload -> 'limits') <> 'object'
-        OR jsonb_path_exists(payload, 'strict $.limits.* ? (@.type() != "number" || @ < 1 || @ > 1000000000 || @ != @.floor())')) THEN
-        RETURN cronstream.refuse('payload.limits', 'must be an object of whole numbers from 1',
-            (payload -> 'limits')::text, '{"limits": {"cpu_seconds": 60, "memory_mib": 256}}');
-    END IF;
-    IF payload ? 'limits' AND (payload -> 'limits') - known <> '{}' THEN
+    IF jsonb_typeof(payload -> 'limits') = 'object' AND (payload -> 'limits') - known <> '{}' THEN
         SELECT k INTO key FROM jsonb_object_keys((payload -> 'limits') - known) AS k ORDER BY k LIMIT 1;
         RETURN cronstream.refuse('payload.limits', format('has a limit that is not known: %s', to_json(left(key, 40))),
             (payload -> 'limits')::text, coalesce('Did you mean ' || cronstream.nearest(key, known) || '? ', '')
             || 'Known: ' || array_to_string(known, ', ') || '.');
+    END IF;
+    IF payload ? 'limits' AND (jsonb_typeof(payload -> 'limits') <> 'object'
+        OR (payload -> 'limits')::text LIKE '%.%'
+        OR jsonb_path_exists(payload, 'strict $.limits.* ? (@.type() != "number" || @ < 1 || @ > 1000000000)')) THEN
+        RETURN cronstream.refuse('payload.limits', 'must be an object of whole numbers from 1',
+            (payload -> 'limits')::text, '{"limits": {"cpu_seconds": 60, "memory_mib": 256}}, without decimal points.');
     END IF;
     RETURN cronstream.check_numbers(payload, 'final_exit_codes', 1, 255, '{"final_exit_codes": [64, 65]}');
 END $$;
