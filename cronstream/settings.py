@@ -15,8 +15,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    ValidationError,
+    model_validator,
+)
 
+from cronstream import conninfo
 from cronstream.topics import Topics
 
 PREFIX = "CRONSTREAM_"
@@ -62,10 +72,10 @@ class Installation(BaseModel):
 
     installation: str = Field("cronstream", pattern=r"^[a-z][a-z0-9_-]{0,40}$")
     """Names the topics, the etcd keys, the consumer groups and the replication slot."""
-    postgres: str
-    """A libpq connection string, without the password."""
+    postgres: Annotated[str, AfterValidator(conninfo.checked)]
+    """A libpq connection string of name=value pairs, without the password."""
     postgres_password_file: Path | None = None
-    """The file that holds its password; without one the connection string or libpq's own means say it."""
+    """The file that holds its password; without one libpq's own means say it."""
     kafka: str = Field(pattern=_ENDPOINTS)
     """Bootstrap servers: host:port[,host:port]."""
     etcd: str = Field(pattern=_ENDPOINTS)
@@ -88,13 +98,10 @@ class Installation(BaseModel):
         """The installation's topic names."""
         return Topics(self.installation)
 
-    def postgres_dsn(self) -> str:
-        """The connection string with the password in it: hand it to the driver, show it to nobody."""
-        password = read_secret("postgres_password_file", self.postgres_password_file)
-        if password is None:
-            return self.postgres
-        quoted = password.replace("\\", "\\\\").replace("'", "\\'")
-        return f"{self.postgres} password='{quoted}'"
+    def postgres_password(self) -> str | None:
+        """Hand it to the driver beside the connection string, never in it: of a string that it cannot read,
+        the driver shows what it did not understand."""
+        return read_secret("postgres_password_file", self.postgres_password_file)
 
     def status_token(self) -> str | None:
         """The token of the status pages; None where they ask for none."""
@@ -306,4 +313,5 @@ def _explain(problem: Any) -> str:
     where = "".join(str(part) for part in problem["loc"][:1]).upper()
     if problem["type"] == "missing":
         return f"{PREFIX}{where} is not set"
-    return f"{PREFIX}{where}: {problem['msg']}" if where else str(problem["msg"])
+    says = problem["msg"].removeprefix("Value error, ")
+    return f"{PREFIX}{where}: {says}" if where else str(says)

@@ -37,8 +37,8 @@ def connect(settings: Installation, role: str = "", **kwargs: Any) -> psycopg.Co
     Raises OtherInstallation, whoever asks: what is written under two names is fenced by neither.
     """
     autocommit = kwargs.pop("autocommit", False)
-    given = {**parameters(settings, role), **kwargs}
-    connection = psycopg.connect(settings.postgres_dsn(), autocommit=True, **given)
+    given = {**parameters(settings, role), "password": settings.postgres_password(), **kwargs}
+    connection = psycopg.connect(settings.postgres, autocommit=True, **given)
     try:
         _check_owner(connection, settings.installation)
         connection.autocommit = autocommit
