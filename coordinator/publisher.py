@@ -89,7 +89,13 @@ class Publisher:
         In a thread of its own: with the broker away it can take a while, and the hand-over waits for nobody.
         """
         self._producer.purge()
-        threading.Thread(target=self._producer.close, name="publisher-close", daemon=True).start()
+        threading.Thread(target=self._close, name="publisher-close", daemon=True).start()
+
+    def _close(self) -> None:
+        try:
+            self._producer.close()
+        except KafkaException as error:
+            log.info("The term's producer is dropped: %s", error.args[0].str(), extra={"action": "drop"})
 
     def publish(self, batches: Sequence[tuple[int, Batch]]) -> dict[int, int]:
         """Publish (partition, batch) pairs in one transaction, again until it commits.

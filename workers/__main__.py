@@ -11,7 +11,7 @@ import sys
 from cronstream import garbage, logs
 from cronstream.clock import Clock, SystemClock
 from cronstream.settings import SettingsError, WorkerSettings, read_settings
-from workers.consumer import PollThread
+from workers.consumer import CannotWork, PollThread
 from workers.handlers import all_handlers
 from workers.reporter import Reporter
 from workers.runner import Runner
@@ -74,8 +74,11 @@ async def serve(settings: WorkerSettings, clock: Clock) -> None:
 async def _serve_or_die(settings: WorkerSettings) -> None:
     try:
         await serve(settings, SystemClock())
-    except BaseException:
-        logger.critical("The worker ends", extra={"action": "died"}, exc_info=True)
+    except BaseException as problem:
+        expected = isinstance(problem, (SettingsError, CannotWork))
+        logger.critical(
+            "The worker ends%s", f": {problem}" if expected else "", extra={"action": "died"}, exc_info=not expected
+        )
         logging.shutdown()
         # At once: threads may hang in the client library. Commands die with this process, and what
         # was taken is taken over with the done-log.

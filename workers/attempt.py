@@ -31,6 +31,8 @@ class Attempt:
     """When it will be stopped, by this machine's clock."""
     partial_output: str | None = None
     """A handler that is cancelled leaves here what its target had said so far."""
+    waits_for: str | None = None
+    """What it waits for before it can begin; its deadline's error says so."""
 
     @property
     def idempotency_key(self) -> str:

@@ -24,7 +24,7 @@ from cronstream import pulse
 from cronstream.clock import Clock
 from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
-from cronstream.settings import WorkerSettings
+from cronstream.settings import PREFIX, WorkerSettings
 from workers.progress import Position, encode_metadata
 from workers.service import Service
 from workers.takeover import LIBRDKAFKA, Start, Takeover, TakeoverReader, start_of
@@ -76,8 +76,16 @@ def consumer_config(settings: WorkerSettings) -> dict[str, object]:
     }
 
 
-class NodeTaken(RuntimeError):
+class CannotWork(RuntimeError):
+    """What an operator has to mend; the message says what and how."""
+
+
+class NodeTaken(CannotWork):
     """Two processes of one name: the broker lets the younger one be."""
+
+
+class NoTopic(CannotWork):
+    """The installation has no attempts."""
 
 
 class PollThread:
@@ -165,6 +173,11 @@ class PollThread:
     def _hand_over(self, message: Message) -> None:
         error = message.error()
         if error is not None:
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise NoTopic(
+                    f"there is no topic {self._topic}: {PREFIX}INSTALLATION is {self._settings.installation}; "
+                    "set it to the one that is there, or run `cronstream setup`"
+                )
             if error.code() not in _PASSING:
                 raise KafkaException(error)
             return

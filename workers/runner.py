@@ -193,7 +193,9 @@ class Runner:
                 return await handler.run(attempt)
         except TimeoutError as error:
             if deadline.expired():
-                return Result(Kind.TIMED_OUT, f"stopped at its deadline of {seconds:g} s", attempt.partial_output)
+                waiting = f", waiting for {attempt.waits_for}" if attempt.waits_for else ""
+                stopped = f"stopped at its deadline of {seconds:g} s{waiting}"
+                return Result(Kind.TIMED_OUT, stopped, attempt.partial_output)
             return failed(f"TimeoutError: {error}")
         except BadPayload as error:
             return refused(str(error))

@@ -144,6 +144,7 @@ def test_sql_runs_one_statement_and_says_how_many_rows(
         9: ("own", "SELECT pg_terminate_backend(pg_backend_pid())"),
         11: ("own", "BEGIN"),
         12: ("own", "SET application_name = 'mine'"),
+        14: ("own", "-- SELECT 1"),
     }
     world.worker("w1", sql_connections=connections)
     once = {
@@ -155,19 +156,20 @@ def test_sql_runs_one_statement_and_says_how_many_rows(
     world.wait_for_ends(1)
     for number, (name, statement) in statements.items():
         world.emit(0, job(number, "sql", {"connection": name, "statement": statement}))
-    world.wait_for_ends(11)
+    world.wait_for_ends(12)
     is_clean = "SELECT 1 / (current_setting('application_name') <> 'mine')::int"
     world.emit(0, job(13, "sql", {"connection": "own", "statement": is_clean}))
-    ends = world.wait_for_ends(12)
+    ends = world.wait_for_ends(13)
     assert {number for number, kind in ends.items() if kind == "SUCCEEDED"} == {1, 2, 11, 12, 13}
     assert json.loads(world.report(1, Kind.SUCCEEDED).output or "") == {"rows": 1}
     assert json.loads(world.report(2, Kind.SUCCEEDED).output or "") == {"rows": 100_000}
     failed = {number: world.report(number, Kind.FAILED) for number, kind in ends.items() if kind == "FAILED"}
     assert {number: report.final for number, report in failed.items()} == {
-        **dict.fromkeys((3, 4, 5, 6, 8), True),
+        **dict.fromkeys((3, 4, 5, 6, 8, 14), True),
         **dict.fromkeys((7, 9), False),
     }
     assert (failed[3].error or "").startswith("23502: null value")
+    assert (failed[14].error or "").startswith("the statement is empty")
     with installation.connect() as connection:
         [row] = connection.execute(
             "SELECT key, token, at = to_timestamp(%s), attempt, note::text FROM effects", [SCHEDULED_US / 1e6]

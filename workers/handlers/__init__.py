@@ -19,10 +19,11 @@ PROGRAMS = frozenset({"command", "python"})
 def all_handlers(settings: WorkerSettings, clock: Clock) -> dict[str, Handler]:
     """Every handler by its name. Called inside the event loop that will run them. Raises SettingsError."""
     return {
+        # Before those that hold something open: it reads a file that may be wrong.
+        "sql": SqlHandler(settings, clock),
         "command": CommandHandler(settings),
         "http": HttpHandler(clock, settings.http_allow),
         "kafka": KafkaHandler(settings, clock),
         "log": LogHandler(),
         "python": PythonHandler(settings),
-        "sql": SqlHandler(settings, clock),
     }

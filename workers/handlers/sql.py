@@ -61,8 +61,10 @@ class SqlHandler:
         if pool is None:
             return refused(f"no connection {asked.connection[:100]!r} on this worker (CRONSTREAM_SQL_CONNECTIONS)")
         text, values = numbered(asked.statement, {**asked.parameters, **attempt.identity})
+        attempt.waits_for = f"a connection to {asked.connection}: its statement was not sent"
         try:
             async with pool.connection(attempt.work.tenant) as connection:
+                attempt.waits_for = None
                 left_ms = max(0, attempt.deadline_us - self._clock.wall_us()) // 1000
                 # A little more than is left: the deadline cancels it first, unless this worker cannot.
                 await connection.execute(f"SET statement_timeout = {left_ms + SPARE_MS}")
@@ -112,6 +114,8 @@ def _execute(pgconn: pq.abc.PGconn, text: bytes, values: list[bytes | None]) -> 
             rows += 1
         elif result.status == pq.ExecStatus.COMMAND_OK:
             rows = result.command_tuples or 0
+        elif result.status == pq.ExecStatus.EMPTY_QUERY:
+            raise NotOneStatement("the statement is empty: it has nothing but comments, blanks and semicolons")
         elif result.status in _COPY:
             raise NotOneStatement("COPY moves data that this handler does not have")
         elif result.status != pq.ExecStatus.TUPLES_OK:

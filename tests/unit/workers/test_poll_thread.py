@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from cronstream.clock import SystemClock
 from cronstream.settings import WorkerSettings
-from workers.consumer import PollThread
+from workers.consumer import NoTopic, PollThread
 from workers.service import Service
 from workers.trust import Trust
 
@@ -76,3 +80,31 @@ def test_a_partition_that_nobody_leads_yet_is_asked_for_again() -> None:
     assert thread._watermarks(cast(Any, client), TopicPartition("attempts", 0)) == (5, 9)
     assert client.asked == 3
     loop.close()
+
+
+class Unknown:
+    """What the broker says of a topic that is not there."""
+
+    def error(self) -> KafkaError:
+        return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def test_a_worker_of_another_installation_s_name_is_told_what_to_set() -> None:
+    loop, clock = asyncio.new_event_loop(), SystemClock()
+    trust = Trust(SETTINGS.session_timeout_seconds, clock.boot_ns())
+    thread = PollThread(SETTINGS, clock, trust, cast(Any, None), loop, lambda _: None)
+    with pytest.raises(NoTopic, match=r"no topic cronstream\.attempts: CRONSTREAM_INSTALLATION is cronstream; set it"):
+        thread._hand_over(cast(Any, Unknown()))
+    loop.close()
+
+
+def test_what_an_operator_has_to_mend_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    servers = {"POSTGRES": "host=nowhere", "KAFKA": "127.0.0.1:9", "ETCD": "127.0.0.1:9"}
+    given = {f"CRONSTREAM_{name}": text for name, text in servers.items()}
+    given["CRONSTREAM_SQL_CONNECTIONS"] = str(tmp_path / "none.toml")
+    ended = subprocess.run(
+        [sys.executable, "-m", "workers"], env={**os.environ, **given}, capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    (line,) = [line for line in (ended.stdout + ended.stderr).splitlines() if "librdkafka" not in line]
+    assert "CRITICAL workers The worker ends: CRONSTREAM_SQL_CONNECTIONS: " in line

@@ -70,7 +70,7 @@ class Outcomes:
 
 
 class Obedient:
-    """Job 1 ends at once, 2 hangs, 3 raises, 4 raises TimeoutError, 6 cannot read its payload."""
+    """Job 1 ends at once, 2 hangs, 3 raises, 4 raises TimeoutError, 5 waits, 6 cannot read its payload."""
 
     def __init__(self) -> None:
         self.ran: list[int] = []
@@ -84,6 +84,9 @@ class Obedient:
         self.most = max(self.most, self._now)
         try:
             if attempt.job_id == 2:
+                await asyncio.Event().wait()
+            if attempt.job_id == 5:
+                attempt.waits_for = "its turn"
                 await asyncio.Event().wait()
             if attempt.job_id == 3:
                 raise KeyError("nothing there")
@@ -187,13 +190,14 @@ def test_a_hanging_run_holds_the_offset_and_nothing_else() -> None:
 def test_a_deadline_ends_a_run() -> None:
     async def story(world: World) -> None:
         world.adopt()
-        world.take(a_run(2, timeout_seconds=0.05))
+        world.take(a_run(2, timeout_seconds=0.05), a_run(5, timeout_seconds=0.05))
         await world.until(lambda: world.position().offset == 1)
 
     world = play(story)
-    assert world.outcomes.said[-1] == ("TIMED_OUT", 2)
-    assert world.handler.cut == [2]
+    assert sorted(world.outcomes.said[-2:]) == [("TIMED_OUT", 2), ("TIMED_OUT", 5)]
+    assert sorted(world.handler.cut) == [2, 5]
     assert world.outcomes.errors[2] == "stopped at its deadline of 0.05 s"
+    assert world.outcomes.errors[5] == "stopped at its deadline of 0.05 s, waiting for its turn"
 
 
 def test_a_handlers_exception_is_its_failure() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from psycopg.pq import TransactionStatus
 
+from cronstream.clock import SystemClock
 from cronstream.settings import SettingsError
+from tests.unit.workers.attempts import an_attempt, settings
 from workers.attempt import BadPayload
-from workers.handlers.sql import numbered
+from workers.handlers.sql import SqlHandler, numbered
 from workers.handlers.sql_connections import NamedConnection, read_connections
 from workers.handlers.sql_pool import Pool
 
@@ -113,3 +115,19 @@ def test_a_tenant_that_hangs_leaves_connections_to_others(monkeypatch: pytest.Mo
         assert not pool._tenants
 
     asyncio.run(go())
+
+
+def test_a_run_that_gets_no_connection_before_its_deadline_says_that_nothing_was_sent(tmp_path: Path) -> None:
+    path = tmp_path / "connections.toml"
+    path.write_text('[billing]\ndsn = ""\nconnections = 1\n')
+    attempt = an_attempt("sql", {"connection": "billing", "statement": "SELECT 1"})
+
+    async def go() -> None:
+        handler = SqlHandler(settings(sql_connections=path), SystemClock())
+        await handler._pools["billing"]._free.acquire()
+        async with asyncio.timeout(0.05):
+            await handler.run(attempt)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(go())
+    assert attempt.waits_for == "a connection to billing: its statement was not sent"
