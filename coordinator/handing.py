@@ -10,6 +10,7 @@ import threading
 from coordinator.arrivals import Arrival, Forget, Horizon, Mailbox
 from coordinator.asking import Stopping
 from coordinator.writer import Writer
+from cronstream.clock import SECOND
 
 _MOST_WAITING = 8
 """Parts that wait for the dispatcher before the reader does."""
@@ -31,6 +32,11 @@ class Handing:
     def flushed(self) -> int:
         """How many writes are done: what is read from now on has seen them."""
         return self._writing.flushed
+
+    @property
+    def behind_us(self) -> int:
+        """The age of the oldest write that is not done."""
+        return round(self._writing.waiting_seconds() * SECOND)
 
     @property
     def token(self) -> int:

@@ -161,12 +161,15 @@ class Reader:
             self._handing.put(Loaded(JobColumns.of(()), as_of))
         if self._audited_ns is not None and self._audit_is_due(self._clock.boot_ns() - self._audited_ns):
             self._audit()
-        half_us = int(self._settings.horizon_seconds * SECOND / 2)
-        if not self.loaded_through or self._database_clock.now_us() + half_us > self._horizon_us:
+        if not self.loaded_through or self._database_clock.now_us() + self._ahead_us() > self._horizon_us:
             self._extend_horizon(self._horizon_us)
             if not self.loaded_through:
                 self.loaded_through = True
                 self._plan_zones_anew()
+
+    def _ahead_us(self) -> int:
+        """How long before its end the horizon is extended: half of it, and what it takes to wait for the writer."""
+        return int(self._settings.horizon_seconds * SECOND / 2) + self._handing.behind_us
 
     def _audit_is_due(self, since_ns: int) -> bool:
         # It reads every open change. While whole pages of them are planned ahead that is read for nothing.

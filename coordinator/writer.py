@@ -8,8 +8,9 @@ epoch. Rows that a write did not match mean one of two things:
     anything else                                somebody else wrote: read it again
 
 While Postgres is away the same write is tried again, and the rest queues up. What
-waits is written together: advances merged, as only a job's newest next time
-matters, then plans. (A planned job fires only once its plan is written, so of one
+waits is put together: advances merged, as only a job's newest next time
+matters, then plans. So a Postgres that is too slow writes each job once a round,
+however often it has fired. (A planned job fires only once its plan is written, so of one
 job no advance waits behind a plan.)
 """
 
@@ -37,6 +38,9 @@ log = logging.getLogger(__name__)
 NONE = -1
 """In a column of instants: there is none."""
 MOST_ROWS = 10_000
+"""Of a statement."""
+MOST_MERGED = 1_000_000
+"""Rows that are put together when much waits: a job's newest next time then stands for all before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +214,7 @@ class Writer:
             planned: set[int] = set()
             for entry in self._queue:
                 write = entry[2]
-                if isinstance(write, Steps) is not steps or (batch and rows + len(write) > MOST_ROWS):
+                if isinstance(write, Steps) is not steps or (batch and rows + len(write) > MOST_MERGED):
                     break
                 # Plans are written once, and after the advances: none of these may be of a job planned before it.
                 if not isinstance(write, Steps):
@@ -224,21 +228,13 @@ class Writer:
             return batch
 
     def _write(self, writes: Sequence[Write]) -> None:
-        """Advances first, in one statement, then plans in one; the last of the two notes the offsets of all."""
         if steps := [write for write in writes if isinstance(write, Steps)]:
             self._write_steps(steps)
             return
-        advances = [write for write in writes if isinstance(write, Advances)]
-        plans = [write for write in writes if isinstance(write, Plans)]
-        offsets = merged_offsets(writes)
-        if advances:
-            self._write_rows("advance", advance_parameters(merge(advances), {} if plans else offsets))
-        if plans:
-            self._write_rows("store_plans", plan_parameters(plans, offsets))
+        for name, rows in statements(writes):
+            self._write_rows(name, rows)
 
     def _write_rows(self, name: str, rows: dict[str, Any]) -> None:
-        if not rows["job_ids"]:
-            return
         reach("write.before")
         done = self._execute(name, rows)
         reach("write.done")
@@ -272,6 +268,27 @@ class Writer:
             self._unmatched(strange)
 
 
+def statements(writes: Sequence[Write]) -> list[tuple[str, dict[str, Any]]]:
+    """Consecutive advances and plans as statements of at most MOST_ROWS: first all advances, merged, then all plans.
+
+    The last one notes the offsets of all.
+    """
+    advances = [write for write in writes if isinstance(write, Advances)]
+    planned = sorted(
+        (row for write in writes if isinstance(write, Plans) for row in write.rows), key=lambda row: row.job_id
+    )
+    merged = [merge(advances)] if advances else []
+    made = [
+        *(("advance", advance_parameters(one, part)) for one in merged for part in _parts(len(one))),
+        *(("store_plans", plan_parameters(planned[part])) for part in _parts(len(planned))),
+    ]
+    offsets = merged_offsets(writes)
+    return [
+        (name, {**rows, **offset_parameters(offsets if number == len(made) else {})})
+        for number, (name, rows) in enumerate(made, 1)
+    ]
+
+
 def _job_ids(write: Advances | Plans) -> list[int]:
     return write.job_id.tolist() if isinstance(write, Advances) else [row.job_id for row in write.rows]
 
@@ -294,30 +311,31 @@ def merge(writes: Sequence[Advances]) -> Advances:
     )
 
 
-def advance_parameters(advances: Advances, offsets: Mapping[int, int]) -> dict[str, Any]:
-    """The parameters of ``advance``, which notes ``offsets``."""
+def _parts(rows: int) -> list[slice]:
+    return [slice(start, start + MOST_ROWS) for start in range(0, rows, MOST_ROWS)]
+
+
+def advance_parameters(advances: Advances, part: slice) -> dict[str, Any]:
+    """Some rows as the parameters of ``advance``."""
     return {
-        "job_ids": advances.job_id.tolist(),
-        "expected": advances.expected.tolist(),
-        "versions": advances.version.tolist(),
-        "next_us": advances.next_us.tolist(),
-        **offset_parameters(offsets),
+        "job_ids": advances.job_id[part].tolist(),
+        "expected": advances.expected[part].tolist(),
+        "versions": advances.version[part].tolist(),
+        "next_us": advances.next_us[part].tolist(),
     }
 
 
-def plan_parameters(writes: Sequence[Plans], offsets: Mapping[int, int]) -> dict[str, Any]:
-    """The parameters of ``store_plans``, which notes ``offsets``; no job comes twice."""
-    ordered = sorted((row for write in writes for row in write.rows), key=lambda row: row.job_id)
+def plan_parameters(rows: Sequence[PlanRow]) -> dict[str, Any]:
+    """Rows as the parameters of ``store_plans``; no job comes twice."""
     return {
-        "job_ids": [row.job_id for row in ordered],
-        "expected": [row.expected for row in ordered],
-        "versions": [row.version for row in ordered],
-        "next_us": [NONE if row.next_us is None else row.next_us for row in ordered],
-        "revisions": [row.revision for row in ordered],
-        "anchors_us": [NONE if row.anchor_us is None else row.anchor_us for row in ordered],
-        "gone": [row.gone for row in ordered],
-        "change_ids": [change_id for row in ordered for change_id in row.change_ids],
-        **offset_parameters(offsets),
+        "job_ids": [row.job_id for row in rows],
+        "expected": [row.expected for row in rows],
+        "versions": [row.version for row in rows],
+        "next_us": [NONE if row.next_us is None else row.next_us for row in rows],
+        "revisions": [row.revision for row in rows],
+        "anchors_us": [NONE if row.anchor_us is None else row.anchor_us for row in rows],
+        "gone": [row.gone for row in rows],
+        "change_ids": [change_id for row in rows for change_id in row.change_ids],
     }
 
 

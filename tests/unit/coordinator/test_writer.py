@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.writer import NONE, Advances, Fenced, PlanRow, Plans, Writer, merge, plan_parameters
+from coordinator.writer import NONE, Advances, Fenced, PlanRow, Plans, Writer, merge, statements
 from cronstream.clock import FakeClock
 from cronstream.settings import CoordinatorSettings
 
@@ -61,7 +61,8 @@ def test_merged_advances_keep_the_first_expected_and_the_last_of_the_rest() -> N
 
 
 def test_plan_parameters_are_ordered_by_job_and_name_every_change() -> None:
-    given = plan_parameters([plans(2, next_us=None), plans(1, gone=True)], {0: 1})
+    ((name, given),) = statements([plans(2, next_us=None), plans(1, gone=True)])
+    assert name == "store_plans"
     assert given["job_ids"] == [1, 2]
     assert given["next_us"] == [5, NONE]
     assert given["gone"] == [True, False]
@@ -79,6 +80,24 @@ def test_what_waits_is_written_together_and_its_offsets_with_the_last(writer: Wr
     assert (first, moved["job_ids"], moved["versions"], moved["partitions"]) == ("advance", [1], [3], [])
     assert (second, planned["job_ids"]) == ("store_plans", [5, 6])
     assert dict(zip(planned["partitions"], planned["offsets"], strict=True)) == {0: 6, 1: 9}
+
+
+def test_a_job_that_fired_often_while_much_waits_is_written_once(
+    writer: Writer, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.writer.MOST_ROWS", 2)
+    for fired in range(1, 8):
+        writer.put(advances(*((job_id, fired, fired + 1, fired) for job_id in (3, 1, 2)), p0=fired))
+    writer.put(plans(9))
+    writer.put(plans(8))
+    assert writer.write_next()
+    assert (writer.flushed, writer.waiting) == (9, 0)
+    written = [(name, given["job_ids"], given["versions"], given["offsets"]) for name, given in postgres.asked]
+    assert written == [
+        ("advance", [1, 2], [8, 8], []),
+        ("advance", [3], [8], []),
+        ("store_plans", [8, 9], [1, 1], [8]),
+    ]
 
 
 def test_advances_alone_note_their_offsets(writer: Writer, postgres: Postgres) -> None:
