@@ -7,11 +7,9 @@ epoch. Rows that a write did not match mean one of two things:
     the row has the version we wanted to write   an earlier try had landed unseen
     anything else                                somebody else wrote: read it again
 
-While Postgres is away the same write is tried again, and the rest queues up. What
-waits is put together: advances merged, as only a job's newest next time
-matters, then plans. So a Postgres that is too slow writes each job once a round,
-however often it has fired. (A planned job fires only once its plan is written, so of one
-job no advance waits behind a plan.)
+While Postgres is away the same write is tried again, and the rest queues up.
+Consecutive advances are merged, as only a job's newest next time matters: a
+Postgres that is too slow writes each job once a round, however often it has fired.
 """
 
 from __future__ import annotations
@@ -202,7 +200,7 @@ class Writer:
         return True
 
     def _next_batch(self) -> list[tuple[int, int, Write]]:
-        """The head of the queue: consecutive writes that can be done together. Empty when it is time to stop."""
+        """The head of the queue: consecutive writes of one kind. Empty when it is time to stop."""
         with self._changed:
             while not self._queue:
                 if self._stopping:
@@ -210,19 +208,18 @@ class Writer:
                 self._changed.wait()
             batch: list[tuple[int, int, Write]] = []
             rows = 0
-            steps = isinstance(self._queue[0][2], Steps)
+            kind = type(self._queue[0][2])
+            most = MOST_MERGED if kind is Advances else MOST_ROWS
             planned: set[int] = set()
             for entry in self._queue:
                 write = entry[2]
-                if isinstance(write, Steps) is not steps or (batch and rows + len(write) > MOST_MERGED):
+                if type(write) is not kind or (batch and rows + len(write) > most):
                     break
-                # Plans are written once, and after the advances: none of these may be of a job planned before it.
-                if not isinstance(write, Steps):
-                    job_ids = _job_ids(write) if planned or isinstance(write, Plans) else ()
-                    if not planned.isdisjoint(job_ids):
+                if isinstance(write, Plans):
+                    job_ids = {row.job_id for row in write.rows}
+                    if planned & job_ids:  # one statement cannot write a row twice
                         break
-                    if isinstance(write, Plans):
-                        planned.update(job_ids)
+                    planned |= job_ids
                 batch.append(entry)
                 rows += len(write)
             return batch
@@ -269,10 +266,7 @@ class Writer:
 
 
 def statements(writes: Sequence[Write]) -> list[tuple[str, dict[str, Any]]]:
-    """Consecutive advances and plans as statements of at most MOST_ROWS: first all advances, merged, then all plans.
-
-    The last one notes the offsets of all.
-    """
+    """Consecutive advances, merged, or plans as statements of at most MOST_ROWS; the last notes the offsets of all."""
     advances = [write for write in writes if isinstance(write, Advances)]
     planned = sorted(
         (row for write in writes if isinstance(write, Plans) for row in write.rows), key=lambda row: row.job_id
@@ -287,10 +281,6 @@ def statements(writes: Sequence[Write]) -> list[tuple[str, dict[str, Any]]]:
         (name, {**rows, **offset_parameters(offsets if number == len(made) else {})})
         for number, (name, rows) in enumerate(made, 1)
     ]
-
-
-def _job_ids(write: Advances | Plans) -> list[int]:
-    return write.job_id.tolist() if isinstance(write, Advances) else [row.job_id for row in write.rows]
 
 
 def merge(writes: Sequence[Advances]) -> Advances:

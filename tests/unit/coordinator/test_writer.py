@@ -70,16 +70,13 @@ def test_plan_parameters_are_ordered_by_job_and_name_every_change() -> None:
     assert (given["partitions"], given["offsets"]) == ([0], [1])
 
 
-def test_what_waits_is_written_together_and_its_offsets_with_the_last(writer: Writer, postgres: Postgres) -> None:
-    writes = (advances((1, 1, 2, 9), p0=3), plans(5), advances((1, 2, 3, 10), p0=7, p1=9), plans(6))
-    for write in writes:
+def test_neighbours_of_one_kind_are_one_statement(writer: Writer, postgres: Postgres) -> None:
+    for write in (advances((1, 1, 2, 9)), advances((1, 2, 3, 10)), plans(5), plans(6), advances((1, 3, 4, 11))):
         writer.put(write)
-    assert writer.write_next()
-    assert writer.flushed == 4
-    (first, moved), (second, planned) = postgres.asked
-    assert (first, moved["job_ids"], moved["versions"], moved["partitions"]) == ("advance", [1], [3], [])
-    assert (second, planned["job_ids"]) == ("store_plans", [5, 6])
-    assert dict(zip(planned["partitions"], planned["offsets"], strict=True)) == {0: 6, 1: 9}
+    for flushed in (2, 4, 5):
+        assert writer.write_next()
+        assert writer.flushed == flushed
+    assert [name for name, _ in postgres.asked] == ["advance", "store_plans", "advance"]
 
 
 def test_a_job_that_fired_often_while_much_waits_is_written_once(
@@ -88,15 +85,12 @@ def test_a_job_that_fired_often_while_much_waits_is_written_once(
     monkeypatch.setattr("coordinator.writer.MOST_ROWS", 2)
     for fired in range(1, 8):
         writer.put(advances(*((job_id, fired, fired + 1, fired) for job_id in (3, 1, 2)), p0=fired))
-    writer.put(plans(9))
-    writer.put(plans(8))
     assert writer.write_next()
-    assert (writer.flushed, writer.waiting) == (9, 0)
+    assert (writer.flushed, writer.waiting) == (7, 0)
     written = [(name, given["job_ids"], given["versions"], given["offsets"]) for name, given in postgres.asked]
     assert written == [
         ("advance", [1, 2], [8, 8], []),
-        ("advance", [3], [8], []),
-        ("store_plans", [8, 9], [1, 1], [8]),
+        ("advance", [3], [8], [7]),
     ]
 
 
@@ -104,15 +98,6 @@ def test_advances_alone_note_their_offsets(writer: Writer, postgres: Postgres) -
     writer.put(advances((1, 1, 2, 9), p1=3))
     writer.write_next()
     assert (postgres.asked[0][1]["partitions"], postgres.asked[0][1]["offsets"]) == ([1], [3])
-
-
-def test_a_job_that_fires_and_is_edited_is_moved_on_before_it_is_planned(writer: Writer, postgres: Postgres) -> None:
-    writer.put(advances((5, 1, 2, 9)))
-    writer.put(plans(5, 2))
-    writer.put(advances((5, 3, 4, 11)))
-    writer.write_next()
-    assert (writer.flushed, writer.waiting) == (2, 1)
-    assert [name for name, _ in postgres.asked] == ["advance", "store_plans"]
 
 
 def test_two_plans_of_one_job_are_two_statements(writer: Writer) -> None:
