@@ -5,8 +5,7 @@ A third of that fleet is cron, the rest intervals, most of twelve hours and more
 - *aligned*: every job keeps its kind; its cron fields and its anchor are moved so that it is due at the
   instant asked for. That is a herd.
 - *spread*: intervals keep their proportions and are sped up together until the whole fires at the rate asked
-  for, at phases drawn evenly; the cron jobs fire every N minutes, at whole seconds spread over them; a
-  share of these may be left on the whole minute (``herd``).
+  for, at phases drawn evenly; the cron jobs fire every N minutes, spread over all the whole seconds of these.
 
 Rows are written as the tables' owner with the user triggers off, definitions and schedules at once: a
 million validated inserts and their planning are measured elsewhere, not paid for in every set-up.
@@ -17,6 +16,7 @@ from __future__ import annotations
 import csv
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,6 @@ from cronstream.schedule import TZDATA_VERSION, schedule_of
 
 SOURCE = Path(__file__).parents[1] / "demo" / "data" / "k8s_periodics.csv"
 PAYLOAD_BYTES = 256
-_TURNS = 60
 _PERIODS = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)  # minutes that divide an hour
 _HOURS = {"h": 3600, "m": 60, "s": 1}
 
@@ -80,48 +79,36 @@ def _fires(cron: str, at_us: int) -> bool:
 
 def insert_aligned(connection: psycopg.Connection[Any], count: int, instants_us: list[int]) -> None:
     """``count`` jobs, due at the instants in turn."""
-    _shape_table(connection)
-    with connection.cursor().copy("COPY shapes FROM STDIN") as copy:
-        for turn, at_us in enumerate(instants_us):
-            for number, shape in enumerate(shapes()):
-                cron = moved(shape.cron, at_us) if shape.cron else None
-                copy.write_row((turn, number, cron, shape.seconds and shape.seconds * 1_000_000, at_us, 0))
-    _insert(connection, count, turns=len(instants_us), number=len(shapes()), due="s.due_us")
+    rows = [
+        (turn, number, moved(shape.cron, at_us) if shape.cron else None, _micros(shape), at_us)
+        for turn, at_us in enumerate(instants_us)
+        for number, shape in enumerate(shapes())
+    ]
+    _insert(connection, count, rows, turns=len(instants_us), number=len(shapes()), of_turn="AND s.turn = t.turn")
 
 
 def insert_spread(
-    connection: psycopg.Connection[Any],
-    count: int,
-    per_second: float,
-    start_us: int,
-    *,
-    herd: float = 0.0,
-    schedules: bool = True,
+    connection: psycopg.Connection[Any], count: int, per_second: float, start_us: int, *, schedules: bool = True
 ) -> float:
-    """``count`` jobs that fire so often together from ``start_us`` on; returns how much they were sped up.
-
-    ``herd``: the share of the cron jobs that stays on the whole minute.
-    """
-    fleet = _sample(shapes(), -(-count // _TURNS))
+    """``count`` jobs that fire so often together from ``start_us`` on; returns how much they were sped up."""
     wanted = count / per_second  # seconds between a job's fires, on average over rates
     minutes = min(_PERIODS, key=lambda period: abs(period - wanted / 60))
+    turns = minutes * 60  # a cron job of each shape at each of these seconds
+    fleet = _sample(shapes(), -(-count // turns))
     crons = sum(shape.cron is not None for shape in fleet)
-    left = len(fleet) / wanted - crons / (minutes * 60)
+    left = len(fleet) / wanted - crons / turns
     factor = sum(1 / shape.seconds for shape in fleet if shape.seconds) / left
-    _shape_table(connection)
-    with connection.cursor().copy("COPY shapes FROM STDIN") as copy:
-        for turn in range(_TURNS):
-            for number, shape in enumerate(fleet):
-                if shape.seconds is None:
-                    on_the_minute = number % 100 < herd * 100
-                    due_s = start_us // 1_000_000 + turn * minutes
-                    due_s += -due_s % 60 if on_the_minute else 0
-                    cron = f"{due_s % 60} {due_s // 60 % minutes}-59/{minutes} * * * *"
-                    copy.write_row((turn, number, cron, None, due_s * 1_000_000, 0))
-                else:
-                    copy.write_row((turn, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us, 0))
-    due = "s.due_us + coalesce((s.every_us * random())::bigint, 0)"
-    _insert(connection, count, turns=_TURNS, number=len(fleet), due=due, schedules=schedules)
+    rows = [
+        (0, number, None, None, start_us)
+        if shape.seconds is None
+        else (0, number, None, max(1_000_000, int(shape.seconds * factor * 1e6)), start_us)
+        for number, shape in enumerate(fleet)
+    ]
+    due = "s.due_us + coalesce((s.every_us * random())::bigint, 1000000 * t.turn)"
+    at = f"({start_us // 1_000_000} + t.turn)"
+    fields = f"format('%%s %%s-59/{minutes} * * * *', {at} %% 60, {at} / 60 %% {minutes})"
+    cron = f"CASE WHEN s.every_us IS NULL THEN {fields} END"
+    _insert(connection, count, rows, turns=turns, number=len(fleet), cron=cron, due=due, schedules=schedules)
     return 1 / factor
 
 
@@ -193,17 +180,31 @@ def make_failing(connection: psycopg.Connection[Any], at_us: int, url: str, *, b
     connection.execute("ALTER TABLE cronstream.job_definitions ENABLE TRIGGER USER")
 
 
-def _shape_table(connection: psycopg.Connection[Any]) -> None:
-    connection.execute("DROP TABLE IF EXISTS shapes")
-    connection.execute(
-        "CREATE TEMP TABLE shapes (turn int, number int, cron text, every_us bigint, due_us bigint, spread int)"
-    )
+def _micros(shape: Shape) -> int | None:
+    return shape.seconds and shape.seconds * 1_000_000
 
 
 def _insert(
-    connection: psycopg.Connection[Any], count: int, *, turns: int, number: int, due: str, schedules: bool = True
+    connection: psycopg.Connection[Any],
+    count: int,
+    shapes: Sequence[tuple[int, int, str | None, int | None, int]],
+    *,
+    turns: int,
+    number: int,
+    of_turn: str = "",
+    cron: str = "s.cron",
+    due: str = "s.due_us",
+    schedules: bool = True,
 ) -> None:
-    """Definitions and schedules of ``number`` shapes, the user triggers off; 256 bytes, nine in ten distinct."""
+    """Definitions and schedules, the user triggers off; 256 bytes, nine in ten distinct.
+
+    ``shapes``: (turn, number, cron, every_us, due_us), of which jobs take ``number`` for each of the turns.
+    """
+    connection.execute("DROP TABLE IF EXISTS shapes")
+    connection.execute("CREATE TEMP TABLE shapes (turn int, number int, cron text, every_us bigint, due_us bigint)")
+    with connection.cursor().copy("COPY shapes FROM STDIN") as copy:
+        for shape in shapes:
+            copy.write_row(shape)
     connection.execute("ALTER TABLE cronstream.job_definitions DISABLE TRIGGER USER")
     row = connection.execute("SELECT coalesce(max(job_id), 0) FROM cronstream.job_definitions").fetchone()
     assert row is not None
@@ -212,9 +213,10 @@ def _insert(
         connection.execute("SET LOCAL synchronous_commit = off")
         connection.execute(
             f"""WITH due AS MATERIALIZED (
-                SELECT i AS job_id, s.cron, s.every_us, s.spread, {due} AS due_us
+                SELECT i AS job_id, {cron} AS cron, s.every_us, {due} AS due_us
                 FROM generate_series(%(first)s::bigint, %(last)s::bigint) i
-                JOIN shapes s ON s.turn = i %% %(turns)s AND s.number = (i / %(turns)s) %% %(shapes)s
+                CROSS JOIN LATERAL (SELECT i %% %(turns)s AS turn) t
+                JOIN shapes s ON s.number = (i / %(turns)s) %% %(shapes)s {of_turn}
             ), planned AS (
                 INSERT INTO cronstream.schedules (job_id, next_run_at, version, revision, anchor, tzdata)
                 SELECT job_id, cronstream.instant(due_us), 1, job_id,
@@ -222,10 +224,10 @@ def _insert(
                 FROM due WHERE %(schedules)s
             )
             INSERT INTO cronstream.job_definitions
-                (job_id, tenant, name, cron, every, anchor, spread_seconds, handler, payload, revision)
+                (job_id, tenant, name, cron, every, anchor, handler, payload, revision)
             OVERRIDING SYSTEM VALUE
             SELECT job_id, 'fleet', 'job-' || job_id, cron, every_us * interval '1 microsecond',
-                   CASE WHEN every_us IS NOT NULL THEN cronstream.instant(due_us) END, spread, 'log',
+                   CASE WHEN every_us IS NOT NULL THEN cronstream.instant(due_us) END, 'log',
                    jsonb_build_object('pad',
                        rpad('', %(pad)s, md5(CASE WHEN job_id %% 10 > 0 THEN job_id::text ELSE '' END))),
                    job_id

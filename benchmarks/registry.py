@@ -56,7 +56,7 @@ ALL = {
     "recovery": Scenario(recovery.run, 500, usual=False, full=True),
     "dispatch": Scenario(dispatch.run, 80),
     "burst": Scenario(together.burst, 50),
-    "herd": Scenario(together.herd, 47),
+    "herd": Scenario(together.herd, 60),
     "steady": Scenario(steady.run, 115),
     "takeover": Scenario(takeover.run, 40),
     "edits": Scenario(edits.run, 40),
