@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from benchmarks import machine, registry, tables
 from benchmarks.headlines import summary
 from benchmarks.installation import STACK, BenchError
-from benchmarks.measure import Processors
+from benchmarks.measure import Processors, pace_ns
 from benchmarks.report import FILE, FOLDER, Report
 from benchmarks.scale import SCALE
 
@@ -61,6 +61,7 @@ def _run(names: Sequence[str], report: Report, *, full: bool, deadline: float) -
     for name in names:
         scenario = registry.ALL[name]
         report.begin(name)
+        report.set(f"{name}.python_step_ns", pace_ns())
         began, processors = time.monotonic(), Processors({})
         print(f"== {name}", flush=True)
         try:
@@ -92,12 +93,14 @@ def _print_end(names: tuple[str, ...], report: Report, took: float, *, full: boo
             name,
             report.get(f"{name}.took_s"),
             registry.ALL[name].budget(full=full),
+            report.get(f"{name}.python_step_ns"),
             str(report.get(f"{name}.failed") or "")[:60] or report.get(f"{name}.cores_others_throughout"),
         )
         for name in names
     ]
-    rows.append(("all", took, registry.budget_s(names, full=full), report.get("machine.busy_at_start")))
-    tables.table("took", "how long it took", ("scenario", "s", "may take s", "others' cores, or why it failed"), rows)
+    rows.append(("all", took, registry.budget_s(names, full=full), None, report.get("machine.busy_at_start")))
+    columns = ("scenario", "s", "may take s", "a step of Python ns", "others' cores, or why it failed")
+    tables.table("took", "how long it took, and how fast the machine was", columns, rows)
     if SCALE != 1:
         print(f"BENCH_SCALE={SCALE}: the figures below claim nothing\n")
     head = ("figure", "value", "to reach", "reached")

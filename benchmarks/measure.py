@@ -14,6 +14,7 @@ from benchmarks.report import Value
 from stack import process
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_STEPS = 10_000
 
 
 def percentiles_ms(late_us: npt.NDArray[np.integer]) -> dict[str, Value]:
@@ -80,6 +81,18 @@ def busy_seconds() -> float:
     """Processor time that the whole machine has spent since it was started."""
     values = [int(value) for value in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return (sum(values[:8]) - values[3] - values[4]) / _TICKS
+
+
+def pace_ns(rounds: int = 100) -> float:
+    """Nanoseconds that a small step of Python takes now, by the middle of some rounds: hours differ."""
+    table = dict.fromkeys(range(64), 0)
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter_ns()
+        for number in range(_STEPS):
+            table[number & 63] += number
+        took.append((time.perf_counter_ns() - began) / _STEPS)
+    return median(took)
 
 
 def median(values: Iterable[float]) -> float:

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cronstream.settings import CaptureSettings, SettingsError
 
-TEMPLATE = Path(__file__).parent / "job_changes.json"
+TEMPLATE = Path(__file__).parent / "capture.json"
 PASSWORD_KEY = "postgres.password"  # noqa: S105 - the key's name in Connect's secrets file
 _PLACEHOLDER = re.compile(r"@([A-Z_]+)@")
 

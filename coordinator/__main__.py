@@ -19,7 +19,7 @@ from cronstream.settings import CoordinatorSettings, SettingsError, read_setting
 log = logging.getLogger("coordinator")
 
 
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.002
 """The dispatcher wakes for what is due, and waits no longer than this for another thread to let go of Python."""
 
 

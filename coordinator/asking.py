@@ -15,6 +15,19 @@ from sql.queries import load
 log = logging.getLogger(__name__)
 queries = load("coordinator")
 
+OPTIONS = " ".join(
+    f"-c {option}"
+    for option in (
+        "timezone=UTC",
+        # Rows are found by their keys, whatever statistics say of tables that have just grown: to join a page of edits
+        # it walked all definitions.
+        "enable_hashjoin=off",
+        "enable_mergejoin=off",
+        "jit=off",
+        "max_parallel_workers_per_gather=0",
+    )
+)
+"""Of the leader's connections."""
 _RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
@@ -40,6 +53,7 @@ class Asking:
         pause: Callable[[float], object],
         binary: bool = False,
         adapt: Callable[[psycopg.Connection[Any]], None] = lambda connection: None,
+        options: str = OPTIONS,
         **connection: Any,
     ) -> None:
         """``binary``: how answers travel; ``adapt`` is given each new connection; the rest goes to psycopg."""
@@ -49,7 +63,7 @@ class Asking:
         self._pause = pause
         self._binary = binary
         self._adapt = adapt
-        self._more = connection
+        self._more = {"options": options, **connection}
         self._connection: psycopg.Connection[Any] | None = None
 
     def __call__(self, name: str, parameters: dict[str, Any], /) -> list[Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from coordinator.trust import TermOver
-from cronstream.changes import Change, Heartbeat, Requested, decode
+from cronstream.changes import Changes, Heartbeat, Requested, decode
 from cronstream.records import PoisonRecord
 from cronstream.settings import CoordinatorSettings
 
@@ -24,19 +24,19 @@ _TIMEOUT = 5.0
 
 
 class Feed:
-    """Tells of each edit, request and heartbeat, in commit order, from a thread of its own."""
+    """Tells of edits, requests and heartbeats, in commit order, from a thread of its own."""
 
     def __init__(
         self,
         settings: CoordinatorSettings,
         stop: threading.Event,
         *,
-        changed: Callable[[int, int], None],
+        changed: Callable[[Changes], None],
         requested: Callable[[int, str], None],
         beat: Callable[[int], None],
         end_term: Callable[[str], None],
     ) -> None:
-        """Called by the feed's thread: ``changed(job_id, change_id)``, ``requested(number, kind)``, ``beat(at_us)``."""
+        """Called by the feed's thread: ``changed(changes)``, ``requested(number, kind)``, ``beat(at_us)``."""
         self._topic = settings.topics.changes
         self._stop = stop
         self._changed = changed
@@ -91,9 +91,9 @@ class Feed:
         except PoisonRecord as error:
             log.error("A record on %s cannot be read; the audit will find what it said: %s", self._topic, error)
             return
-        if isinstance(event, Change):
-            self._changed(event.job_id, event.change_id)
+        if isinstance(event, Changes):
+            self._changed(event)
         elif isinstance(event, Requested):
             self._requested(event.number, event.kind)
         elif isinstance(event, Heartbeat):
-            self._beat(event.committed_ms * 1000)
+            self._beat(event.committed_us)

@@ -1,8 +1,7 @@
 """Slices of what falls due, read on a connection and a thread of their own.
 
 While the reader takes one slice apart and the dispatcher takes it in, Postgres
-is already asked for the next. Its plan is known (walk the index, look each job
-up): neither compiling it nor sharing it among processes pays.
+is already asked for the next.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.asking import Ask, Asking
+from coordinator.asking import OPTIONS, Ask, Asking
 from coordinator.columns import Row, adapt
 from cronstream.settings import CoordinatorSettings
 
-_OPTIONS = "-c timezone=UTC -c jit=off -c max_parallel_workers_per_gather=0 -c plan_cache_mode=force_custom_plan"
+_OPTIONS = f"{OPTIONS} -c plan_cache_mode=force_custom_plan"
 
 
 @dataclass(frozen=True, slots=True)

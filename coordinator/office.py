@@ -16,6 +16,7 @@ import psycopg
 
 import sql
 from coordinator.arrivals import Mailbox
+from coordinator.asking import OPTIONS
 from coordinator.database_clock import ClocksDiffer, DatabaseClock
 from coordinator.dispatcher import Dispatcher
 from coordinator.election import etcd_identity
@@ -82,7 +83,7 @@ class Office:
         settings, term = self._settings, self._term
         took: dict[str, float] = {}
         self._database_clock.read()
-        with sql.connect(settings, "office", autocommit=True) as connection:
+        with sql.connect(settings, "office", autocommit=True, options=OPTIONS) as connection:
             token = fence_postgres(connection, revision=term.token, node=settings.node, identity=self._etcd_identity)
             self._passed("office.postgres_fenced", took)
             publisher = Publisher(settings, term, self._clock)

@@ -17,21 +17,25 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import orjson
+import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
 
 from coordinator.arrivals import MOST_EDITS, Audited, Edits, Forget, Horizon, JobColumns, Loaded, Mailbox
 from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed, overdue
 from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
+from coordinator.expected import Expected
 from coordinator.handing import Handing
 from coordinator.loading import Loading, Slice
 from coordinator.posted import Posted
-from coordinator.read_ahead import MANY, ReadAhead
 from coordinator.request_reader import RequestReader
 from coordinator.requests import Tried
 from coordinator.rows import edits_of, jobs_of
 from coordinator.writer import Writer
+from cronstream.changes import Changes
 from cronstream.clock import SECOND, Clock
 from cronstream.schedule import TZDATA_VERSION
 from cronstream.settings import CoordinatorSettings
@@ -45,11 +49,11 @@ _LARGEST_SLICE = 8000
 _SMALLEST_SLICE = 500
 """The first slice is small, so that the first trigger does not wait for a large one."""
 _EDITS_AT_ONCE = 2000
-"""Edits read at once."""
+"""Edits read at once, or some more: capture brings a thousand of a large statement together."""
 _OPEN_AT_ONCE = 10_000
 _TRIES_FOR_A_ROW = 20
 _AUDITS_LEFT_OUT = 2
-"""In a row, while edits are read ahead."""
+"""In a row, while edits wait to be read."""
 
 
 class Reader:
@@ -66,7 +70,6 @@ class Reader:
         unnoted: Collection[Tried] = (),
         ask: Ask | None = None,
         largest_slice: int = _LARGEST_SLICE,
-        many: int = MANY,
     ) -> None:
         """``unnoted``: attempts of requests that the last leader published and perhaps did not note.
 
@@ -78,23 +81,25 @@ class Reader:
         self._handing = Handing(mailbox, stop)
         self._stop = stop
         self._end_term = end_term
-        self._delivered: queue.SimpleQueue[tuple[int, int] | int] = queue.SimpleQueue()
-        """What the feed brought, in its order: an edit's (job_id, change_id), or a heartbeat's commit time."""
+        self._delivered: queue.SimpleQueue[Changes | int] = queue.SimpleQueue()
+        """What the feed brought, in its order: edits, or a heartbeat's commit time."""
         self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         self._wake = threading.Event()
         self.requests = RequestReader(settings, mailbox, self._wake.set, unnoted)
         self._posted = Posted()
         self._unseen: dict[int, tuple[int, int]] = {}
-        """Changes of the feed whose row was not visible: by job, (change_id, tries)."""
+        """Changes of the feed whose row was not visible: by change id, (job_id, tries)."""
         self._horizon_us = 0
         self._audited_ns: int | None = None
         self._told = 0
-        self._asking = Asking(settings, "reader", stopping=stop.is_set, pause=stop.wait, row_factory=dict_row)
+        self._asking = Asking(
+            settings, "reader", stopping=stop.is_set, pause=stop.wait, adapt=_read_json, row_factory=dict_row
+        )
         self._ask_rows = self._asking if ask is None else ask
         self._loading = Loading(settings, ask, stopping=stop.is_set, pause=stop.wait)
         self._columns = Columns()
         self._largest_slice = largest_slice
-        self._read_ahead = ReadAhead(many)
+        self._expected = Expected()
         self.reached_us: int | None = None
         """The newest commit among heartbeats and edits of the feed; every edit that came before was handed over."""
         self._heard_us: int | None = None
@@ -115,9 +120,9 @@ class Reader:
         """Before the first turn."""
         self._handing.follow_writer(writer)
 
-    def changed(self, job_id: int, change_id: int) -> None:
-        """The feed saw an edit."""
-        self._delivered.put((job_id, change_id))
+    def changed(self, changes: Changes) -> None:
+        """The feed saw edits."""
+        self._delivered.put(changes)
         self._heard_us = self._database_clock.now_us()
         self._wake.set()
 
@@ -172,8 +177,8 @@ class Reader:
         return int(self._settings.horizon_seconds * SECOND / 2) + self._handing.behind_us
 
     def _audit_is_due(self, since_ns: int) -> bool:
-        # It reads every open change. While whole pages of them are planned ahead that is read for nothing.
-        times = _AUDITS_LEFT_OUT + 1 if self._read_ahead.after_id is not None else 1
+        # It reads every open change: those that wait to be read by their turn are read for nothing.
+        times = 1 if self._delivered.empty() else _AUDITS_LEFT_OUT + 1
         return since_ns > self._settings.audit_seconds * times * 1e9
 
     def _follow(self) -> None:
@@ -182,38 +187,21 @@ class Reader:
             raise Stopping
         for job_ids in _drain(self._unmatched):
             self._read_again(job_ids)
-        wanted = {job_id: change_id for job_id, (change_id, _) in self._unseen.items()}
         reached_us = self.reached_us or 0
-        came, newest_id = 0, 0
+        came: dict[int, int] = {}
         for delivered in _drain(self._delivered):
-            if isinstance(delivered, int):
-                reached_us = max(reached_us, delivered)
-                continue
-            job_id, change_id = delivered
-            came, newest_id = came + 1, max(newest_id, change_id)
-            if not self._read_ahead.came(change_id):
-                wanted[job_id] = max(change_id, wanted.get(job_id, 0))
+            reached_us = max(reached_us, delivered.committed_us if isinstance(delivered, Changes) else delivered)
+            if isinstance(delivered, Changes):
+                came |= self._expected.came(delivered)
+                if len(came) >= _EDITS_AT_ONCE:
+                    self._wake.set()  # the rest in the next turn: what is due is looked at meanwhile
+                    break
+        wanted = {change_id: job_id for change_id, (job_id, _) in self._unseen.items()} | came
         if wanted:
-            found = self._post_edits(list(wanted))
-            self._remember_unseen(wanted, found.keys())
-            reached_us = max(reached_us, *(found.get(change_id, 0) for change_id in wanted.values()))
+            found = self._post_edits(list(dict.fromkeys(wanted.values())))
+            self._remember_unseen(wanted, found)
         self.reached_us = reached_us or None  # only now: what was delivered before it has been handed over
-        self._read_ahead.came_together(came, newest_id)
-        if self._read_ahead.after_id is not None:
-            self._read_page_ahead(self._read_ahead.after_id)
         self.requests.turn(self._ask)
-
-    def _read_page_ahead(self, after_id: int) -> None:
-        """Plan a page of what stands behind the edits that the feed has brought; the next page in the next turn."""
-        page = self._open_changes(after_id, _EDITS_AT_ONCE)
-        new = self._posted.new(page)
-        found = self._post_edits(list(dict.fromkeys(change.job_id for change in new)))
-        more = len(page) == _EDITS_AT_ONCE
-        self._read_ahead.was_read(
-            [change for change in new if change.change_id in found], page[-1].change_id if more else None
-        )
-        if more:
-            self._wake.set()
 
     def _open_changes(self, after_id: int, most: int) -> list[OpenChange]:
         rows = self._ask("open_changes", {"after_id": after_id, "most": most})
@@ -222,10 +210,10 @@ class Reader:
     def _remember_unseen(self, wanted: dict[int, int], found: Collection[int]) -> None:
         """A change can arrive before its commit is visible; ask again for a moment, then leave it to the audit."""
         unseen = {}
-        for job_id, change_id in wanted.items():
-            tries = self._unseen.get(job_id, (change_id, 0))[1] + 1
+        for change_id, job_id in wanted.items():
+            tries = self._unseen.get(change_id, (job_id, 0))[1] + 1
             if change_id not in found and tries < _TRIES_FOR_A_ROW and not self._posted.has(job_id, change_id):
-                unseen[job_id] = (change_id, tries)
+                unseen[change_id] = (job_id, tries)
         self._unseen = unseen
 
     def _audit(self) -> None:
@@ -241,11 +229,10 @@ class Reader:
             closed.difference_update(change.change_id for change in changes)
             due = self._posted.new(changes)
             if not first:
-                due = [change for change in due if not self._read_ahead.will_read(change.change_id)]
                 lost = missed(due, self.reached_us)
                 self._note_missed(len(lost))
                 waiting = overdue(set(due).difference(lost), self._heard_us, now_us, stale_us)
-                self._read_ahead.expect(waiting)
+                self._expected.expect(waiting)
                 due = sorted(lost + waiting, key=lambda change: change.change_id)
             for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
                 self._post_edits(chunk)
@@ -253,7 +240,7 @@ class Reader:
             if len(changes) < _OPEN_AT_ONCE:
                 break
             after_id = changes[-1].change_id
-        self._note_missed(self._read_ahead.lost(self.reached_us))
+        self._note_missed(self._expected.lost(self.reached_us))
         self.requests.audit(self._ask)
         self._posted.close(closed)  # what was handed over meanwhile is not among them: these rows were read before
 
@@ -316,13 +303,13 @@ class Reader:
     def _has_to_follow(self) -> bool:
         return bool(self._unseen) or self._wake.is_set()
 
-    def _post_edits(self, job_ids: Sequence[int]) -> dict[int, int]:
-        """Read the open changes of some jobs and hand them over; returns the commit times of those found."""
-        found: dict[int, int] = {}
+    def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
+        """Read the open changes of some jobs and hand them over; returns the ids of those found."""
+        found: set[int] = set()
         for chunk in _chunks(job_ids, _EDITS_AT_ONCE):
             as_of, now_us = self._handing.flushed, self._database_clock.now_us()
             rows = self._ask("read_edits", {"job_ids": chunk})
-            found.update((row["change_id"], row["committed_us"]) for row in rows)
+            found.update(row["change_id"] for row in rows)
             edits = list(edits_of(rows, self._posted.by_job, now_us))
             self._posted.add(edits)
             for start in range(0, len(edits), MOST_EDITS):
@@ -366,6 +353,10 @@ class Reader:
         if self._stop.is_set():
             raise Stopping
         return self._ask_rows(name, parameters)
+
+
+def _read_json(connection: psycopg.Connection[Any]) -> None:
+    set_json_loads(orjson.loads, connection)
 
 
 def _drain(source: queue.SimpleQueue[Any]) -> Iterator[Any]:

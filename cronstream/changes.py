@@ -1,9 +1,15 @@
 """The change feed on the wire: what capture writes to ``<installation>.changes``.
 
-Debezium's envelope as JSON, one record a captured row, in commit order:
+Debezium's envelopes as JSON, in commit order. Word of edits is a message that a trigger puts in the log
+(``content`` is base64), one for a statement, or for a thousand edits of a larger one:
 
-    {"op": "c", "source": {"table": "job_changes", "ts_us": ..., "ts_ms": ...},
-     "after": {"change_id": 7, "job_id": 3, "revision": 12, "kind": "update", ...}}
+    {"op": "m", "source": {"ts_us": ..., "ts_ms": ...},
+     "message": {"prefix": "cronstream", "content": {"changes": [[change_id, job_id], ...]}}}
+
+and a request or a heartbeat is a captured row:
+
+    {"op": "c", "source": {"table": "open_requests", "ts_us": ..., "ts_ms": ...},
+     "after": {"number": 7, "kind": "run-now"}}
 
 ``source.ts_*`` is when the transaction committed, by the database's clock. Pure;
 the coordinator reads with it, capture's own watchdog and tests as well.
@@ -11,6 +17,8 @@ the coordinator reads with it, capture's own watchdog and tests as well.
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,23 +26,17 @@ import orjson
 
 from cronstream.records import PoisonRecord
 
-KINDS = frozenset({"insert", "update", "delete"})
+PREFIX = "cronstream"
+"""Of our messages, among those of others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One edit of a definition, committed."""
+class Changes:
+    """Edits of definitions that one statement made, committed."""
 
-    job_id: int
-    change_id: int
-    revision: int
-    kind: str
-    """insert | update | delete."""
+    job_of: Mapping[int, int]
+    """By change id, as in ``job_changes``."""
     committed_us: int
-
-    @property
-    def committed_ms(self) -> int:
-        return self.committed_us // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,6 @@ class Heartbeat:
     """Everything that committed before this has been delivered."""
 
     committed_us: int
-
-    @property
-    def committed_ms(self) -> int:
-        return self.committed_us // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +56,14 @@ class Requested:
     committed_us: int
 
 
-Event = Change | Requested | Heartbeat
+Event = Changes | Requested | Heartbeat
 
 
 def decode(value: bytes | None) -> Event | None:
     """What a record says; None for one that says nothing here. Raises PoisonRecord.
 
-    Nothing here: a tombstone, Debezium's own heartbeat message, an operation or a
-    table that is not part of the feed.
+    Nothing here: a tombstone, Debezium's own heartbeat message, an operation, a
+    table or a message that is not part of the feed.
     """
     if value is None:
         return None
@@ -78,9 +76,18 @@ def decode(value: bytes | None) -> Event | None:
     if "op" not in record:
         return None
     try:
-        return _row(record)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PoisonRecord(f"change feed: not a row's envelope: {error!r}") from None
+        return _message(record) if record["op"] == "m" else _row(record)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise PoisonRecord(f"change feed: not an envelope: {error!r}") from None
+
+
+def _message(record: dict[str, Any]) -> Changes | None:
+    message = record["message"]
+    if message["prefix"] != PREFIX:
+        return None
+    content = orjson.loads(base64.b64decode(message["content"], validate=True))
+    changes = {_whole(change_id): _whole(job_id) for change_id, job_id in content["changes"]}
+    return Changes(changes, _committed_us(record["source"]))
 
 
 def _row(record: dict[str, Any]) -> Event | None:
@@ -92,18 +99,7 @@ def _row(record: dict[str, Any]) -> Event | None:
         return Heartbeat(_committed_us(source))
     if source["table"] == "open_requests":
         return Requested(_whole(after["number"]), _text(after["kind"]), _committed_us(source))
-    if source["table"] != "job_changes":
-        return None
-    change = Change(
-        job_id=_whole(after["job_id"]),
-        change_id=_whole(after["change_id"]),
-        revision=_whole(after["revision"]),
-        kind=after["kind"],
-        committed_us=_committed_us(source),
-    )
-    if change.kind not in KINDS:
-        raise PoisonRecord(f"change feed: unknown kind {change.kind!r} of change {change.change_id}")
-    return change
+    return None
 
 
 def _committed_us(source: dict[str, Any]) -> int:

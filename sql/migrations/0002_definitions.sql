@@ -1,4 +1,4 @@
--- Job definitions: rows that users own; and job_changes: one row an edit, which is what capture reads.
+-- Job definitions: rows that users own; and job_changes: one row an edit, of which capture brings word.
 
 CREATE SEQUENCE cronstream.revisions;
 

@@ -240,6 +240,11 @@ BEGIN
         RETURN cronstream.refuse('payload', format('has %s bytes as text, more than 65536', octet_length(payload::text)),
             payload::text, 'Keep the data elsewhere and put a reference to it into the payload.');
     END IF;
+    -- workers read no JSON that lies deeper than a thousand levels, and the topic's commands none deeper than this
+    IF octet_length(payload::text) > 400
+        AND jsonb_path_exists(payload, 'strict $.**{200} ? (@.type() == "object" || @.type() == "array")') THEN
+        RETURN cronstream.refuse('payload', 'is nested more than 200 deep', payload::text, 'Send what lies so deep as text.');
+    END IF;
     CASE handler
         WHEN 'http' THEN RETURN cronstream.check_http(payload);
         WHEN 'command' THEN RETURN cronstream.check_command(payload);

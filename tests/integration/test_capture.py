@@ -15,7 +15,7 @@ from connectors.config import connector_config
 from connectors.connect_api import ConnectUnavailable
 from connectors.observation import Observer
 from connectors.registration import Registration
-from cronstream.changes import Change, Heartbeat, decode
+from cronstream.changes import Changes, Heartbeat, decode
 from cronstream.clock import SystemClock
 from cronstream.settings import CaptureSettings
 from tests.support.endpoints import Endpoints
@@ -34,16 +34,18 @@ class Feed:
             {"bootstrap.servers": bootstrap, "group.id": f"test-{uuid.uuid4().hex}", "fetch.wait.max.ms": 5}
         )
         self._consumer.assign([TopicPartition(topic, 0, 0)])
-        self.changes: list[Change] = []
+        self.messages: list[Changes] = []
+        self.events = 0
         self.heartbeats: list[Heartbeat] = []
 
     def read(self) -> None:
         message = self._consumer.poll(0.05)
         if message is None or message.error() is not None:
             return
+        self.events += message.value() is not None and b'"op"' in message.value()
         event = decode(message.value())
-        if isinstance(event, Change):
-            self.changes.append(event)
+        if isinstance(event, Changes):
+            self.messages.append(event)
         elif isinstance(event, Heartbeat):
             self.heartbeats.append(event)
 
@@ -54,9 +56,17 @@ class Feed:
 
         eventually(ask, within=within, every=0, says=says)
 
-    def until_change(self, job_id: int, within: float = 10.0) -> Change:
-        self.until(lambda: any(c.job_id == job_id for c in self.changes), within, f"a change of job {job_id}")
-        return next(change for change in self.changes if change.job_id == job_id)
+    @property
+    def changes(self) -> list[tuple[int, int, int]]:
+        """(change_id, job_id, when it was committed), in the order in which they came."""
+        return [(*change, message.committed_us) for message in self.messages for change in message.job_of.items()]
+
+    def until_change(self, job_id: int, within: float = 10.0) -> None:
+        self.until(
+            lambda: any(job_id in message.job_of.values() for message in self.messages),
+            within,
+            f"word of job {job_id}",
+        )
 
     def until_beating(self, within: float = HEALS_WITHIN) -> None:
         """A heartbeat that committed after this call."""
@@ -132,10 +142,10 @@ def test_an_edit_is_on_the_topic_at_once_in_order_with_its_commit_time(capture: 
         print(f"capture: p50 {p50:.0f} ms, p95 {sorted(latencies)[56]:.0f} ms, worst {worst:.0f} ms")
         assert p50 < 250
         rows = conn.execute(
-            "SELECT job_id, change_id, revision, kind, cronstream.us(pg_xact_commit_timestamp(xmin))"
+            "SELECT change_id, job_id, cronstream.us(pg_xact_commit_timestamp(xmin))"
             " FROM cronstream.job_changes ORDER BY change_id"
         ).fetchall()
-    assert [(c.job_id, c.change_id, c.revision, c.kind, c.committed_us) for c in feed.changes] == rows
+    assert feed.changes == rows
 
 
 def test_what_was_rolled_back_never_arrives(capture: Capture) -> None:
@@ -149,7 +159,7 @@ def test_what_was_rolled_back_never_arrives(capture: Capture) -> None:
         conn.execute("UPDATE cronstream.job_definitions SET name = name")
         last = insert(conn)
     capture.feed.until_change(last)
-    assert [change.job_id for change in capture.feed.changes] == [kept, last]
+    assert [job_id for _, job_id, _ in capture.feed.changes] == [kept, last]
 
 
 def test_the_clearing_up_of_changes_is_no_news(capture: Capture) -> None:
@@ -161,15 +171,26 @@ def test_the_clearing_up_of_changes_is_no_news(capture: Capture) -> None:
     assert len(capture.feed.changes) == 2
 
 
-def test_a_thousand_edits_of_one_statement_all_arrive_in_order(capture: Capture) -> None:
+def test_word_of_one_statement_s_edits_comes_for_a_thousand_at_a_time(capture: Capture) -> None:
     with capture.installation.connect() as conn:
         conn.execute(
             "INSERT INTO cronstream.job_definitions (name, cron, handler)"
-            " SELECT 'bulk-' || i, '@daily', 'log' FROM generate_series(1, 1000) i"
+            " SELECT 'bulk-' || i, '@daily', 'log' FROM generate_series(1, 2500) i"
         )
+        conn.execute("UPDATE cronstream.job_definitions SET enabled = false WHERE name IN ('bulk-7', 'bulk-9')")
+        rows = conn.execute("SELECT change_id, job_id FROM cronstream.job_changes ORDER BY change_id").fetchall()
     feed = capture.feed
-    feed.until(lambda: len(feed.changes) >= 1000, 20, "1000 changes")
-    assert [change.change_id for change in feed.changes] == sorted({change.change_id for change in feed.changes})
+    feed.until(lambda: len(feed.changes) >= 2502, 20, "2502 changes")
+    assert [change[:2] for change in feed.changes] == rows
+    assert [len(message.job_of) for message in feed.messages] == [1000, 1000, 500, 2]
+
+
+def test_other_people_s_messages_are_not_carried(capture: Capture) -> None:
+    with capture.installation.connect() as conn:
+        conn.execute("SELECT pg_logical_emit_message(true, 'theirs', 'a secret of theirs')")
+    capture.feed.until_change(capture.edit())
+    assert len(capture.feed.messages) == 1
+    assert capture.feed.events == len(capture.feed.messages) + len(capture.feed.heartbeats)
 
 
 def test_registering_again_disturbs_nothing(capture: Capture) -> None:

@@ -118,3 +118,19 @@ def test_of_numbers_within_their_bounds_the_database_accepts_those_that_workers_
     for number in ("300", "300.0", "3e2", "255", "255.0", "2550e-1", "1", "1.0", "10.5"):
         accepted, read = verdicts(connection, handler, key, template.format(number))
         assert accepted is (read and lowest <= float(number) <= highest), number
+
+
+@pytest.mark.parametrize(("depth", "accepted"), [(200, True), (201, False), (2000, False)])
+@pytest.mark.parametrize("brackets", ["[]", "{}"])
+def test_what_lies_too_deep_for_the_worker_s_reader_is_refused(
+    database: str, brackets: str, depth: int, accepted: bool
+) -> None:
+    opening, closing = ("[", "]") if brackets == "[]" else ('{"a": ', "}")
+    written = opening * (depth - 1) + brackets + closing * (depth - 1)
+    with psycopg.connect(database, autocommit=True) as connection:
+        if accepted:
+            connection.execute("SELECT cronstream.check_payload('log', %s::jsonb)", (written,))
+            msgspec.json.decode(written)
+            return
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="payload is nested more than 200 deep"):
+            connection.execute("SELECT cronstream.check_payload('log', %s::jsonb)", (written,))

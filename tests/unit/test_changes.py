@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import pytest
 
-from cronstream.changes import Change, Heartbeat, decode
+from cronstream.changes import Changes, Heartbeat, Requested, decode
 from cronstream.records import PoisonRecord
 
 
@@ -16,11 +17,22 @@ def envelope(table: str, after: dict[str, Any] | None, op: str = "c", **source: 
     return json.dumps({"before": None, "after": after, "source": where, "op": op}).encode()
 
 
-ROW = {"change_id": 7, "job_id": 3, "revision": 12, "kind": "update", "changed_at": "2026-11-29T18:07:12.601058Z"}
+def message(content: bytes | str, prefix: str = "cronstream", **source: Any) -> bytes:
+    text = content if isinstance(content, str) else base64.b64encode(content).decode()
+    where = {"schema": "", "table": "", "ts_ms": 1795975632601, "ts_us": 1795975632601142, **source}
+    return json.dumps({"op": "m", "source": where, "message": {"prefix": prefix, "content": text}}).encode()
 
 
-def test_an_edit_is_a_change_with_its_commit_time() -> None:
-    assert decode(envelope("job_changes", ROW)) == Change(3, 7, 12, "update", 1795975632601142)
+EDITS = b'{"changes": [[7, 3], [8, 4]]}'
+REQUEST = {"number": 7, "kind": "run-now"}
+
+
+def test_word_of_edits_names_them_and_their_jobs_with_the_commit_time() -> None:
+    assert decode(message(EDITS)) == Changes({7: 3, 8: 4}, 1795975632601142)
+
+
+def test_a_request_is_a_row() -> None:
+    assert decode(envelope("open_requests", REQUEST)) == Requested(7, "run-now", 1795975632601142)
 
 
 def test_a_heartbeat_s_upsert_is_a_heartbeat_both_times() -> None:
@@ -30,8 +42,7 @@ def test_a_heartbeat_s_upsert_is_a_heartbeat_both_times() -> None:
 
 
 def test_milliseconds_do_where_microseconds_are_missing() -> None:
-    change = decode(envelope("job_changes", ROW, ts_us=None))
-    assert change == Change(3, 7, 12, "update", 1795975632601000)
+    assert decode(message(EDITS, ts_us=None)) == Changes({7: 3, 8: 4}, 1795975632601000)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +50,12 @@ def test_milliseconds_do_where_microseconds_are_missing() -> None:
     [
         None,
         b'{"ts_ms":1795975632600}',
-        envelope("job_changes", None, "d"),
+        envelope("open_requests", None, "d"),
         envelope("capture_heartbeat", None, "t"),
         envelope("job_definitions", {"job_id": 1}),
+        message(b"{", prefix="somebody else's"),
     ],
-    ids=["tombstone", "debezium's own heartbeat", "delete", "truncate", "another table"],
+    ids=["tombstone", "debezium's own heartbeat", "delete", "truncate", "another table", "another's message"],
 )
 def test_what_says_nothing_is_none(value: bytes | None) -> None:
     assert decode(value) is None
@@ -59,11 +71,21 @@ def test_what_says_nothing_is_none(value: bytes | None) -> None:
         b"\xff\xfe",
         b'{"op":"c"}',
         b'{"op":"c","source":null,"after":null}',
-        envelope("job_changes", None),
-        envelope("job_changes", {**ROW, "job_id": "3"}),
-        envelope("job_changes", {**ROW, "kind": "truncate"}),
-        envelope("job_changes", {"job_id": 3}),
-        envelope("job_changes", ROW, ts_us="soon"),
+        b'{"op":"m"}',
+        envelope("open_requests", None),
+        envelope("open_requests", {**REQUEST, "number": "7"}),
+        envelope("open_requests", {**REQUEST, "kind": None}),
+        envelope("open_requests", {"number": 7}),
+        envelope("open_requests", REQUEST, ts_us="soon"),
+        message("not base64"),
+        message(b"{"),
+        message(b"[]"),
+        message(b"{}"),
+        message(b'{"changes": [7, 3]}'),
+        message(b'{"changes": [[7]]}'),
+        message(b'{"changes": [[7, "3"]]}'),
+        message(b'{"changes": [[true, 3]]}'),
+        message(EDITS, ts_us="soon"),
     ],
 )
 def test_what_cannot_be_read_is_poison(value: bytes) -> None:

@@ -18,6 +18,7 @@ from coordinator.tail import Tail
 from coordinator.trust import Term, TermOver, TrustWindow
 from coordinator.writer import Writer
 from cronstream.bodies import Skip, skip_of
+from cronstream.changes import Changes
 from cronstream.clock import FakeClock
 from cronstream.records import Batch, Item, Kind
 from cronstream.settings import CoordinatorSettings
@@ -82,16 +83,18 @@ class Stop:
 
 class World:
     def __init__(self, seed: int, *, small: bool = False) -> None:
-        """``small``: what is read at once is cut up and read ahead, however few jobs there are."""
+        """``small``: what is read at once is cut up, however few jobs there are."""
         self.random = random.Random(seed)
-        self._reader_limits = {"largest_slice": 2, "many": 2} if small else {}
+        self._reader_limits = {"largest_slice": 2} if small else {}
         self.clock = FakeClock(START_US)
         self.tables = Tables()
         self.log = Log(self)
         self.histories: dict[int, History] = {}
         self.ended_by: dict[int, list[int]] = {}
         """By job: the change that brought each entry of its history."""
-        self.feed: list[tuple[int, int]] = []
+        self.feed: list[Changes] = []
+        self.together = small
+        """Edits of one instant are one statement's."""
         self.terms = 0
         self.meanwhile = True
         self.take_office()
@@ -245,13 +248,19 @@ class World:
         change = self.tables.edit(job_id, definition, self.now_us())
         self.histories.setdefault(job_id, []).append((change.committed_us, definition))
         self.ended_by.setdefault(job_id, []).append(change.change_id)
-        self.feed.append((job_id, change.change_id))
+        self._announce({change.change_id: job_id}, change.committed_us)
+
+    def _announce(self, job_of: dict[int, int], committed_us: int) -> None:
+        """A message of its own, or one with what the same statement told before: ``together``."""
+        if self.together and self.feed and self.feed[-1].committed_us == committed_us:
+            job_of = {**self.feed.pop().job_of, **job_of}
+        self.feed.append(Changes(job_of, committed_us))
 
     def capture(self, count: int, *, lose: bool = False) -> None:
         for _ in range(min(count, len(self.feed))):
             event = self.feed.pop(0)
             if not lose:
-                self.reader.changed(*event)
+                self.reader.changed(event)
         if not self.feed:
             self.reader.beat(self.now_us())
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.read_ahead import MANY
+from cronstream.changes import Changes
 from cronstream.clock import SECOND
 from tests.properties.term.world import World
 from tests.unit.coordinator.test_dispatcher import go_on
@@ -23,7 +23,7 @@ def test_an_edit_that_waits_behind_a_heartbeat_in_our_own_queue_was_not_missed()
         rows = ask(name, given)
         if name == "open_changes":
             for event in world.feed:
-                world.reader.changed(*event)
+                world.reader.changed(event)
             world.reader.beat(world.now_us() + 5 * SECOND)
         return rows
 
@@ -50,12 +50,16 @@ def test_an_edit_that_capture_lost_is_planned_and_counted() -> None:
     assert world.reader.capture_missed == 1
 
 
-MORE = 2 * MANY + 50
+MORE, PART = 250, 50
 
 
 def long_transaction(world: World) -> list[int]:
-    """Many inserts of one commit."""
-    return [world.insert(every_us=60 * SECOND) for _ in range(MORE)]
+    """Many inserts of one commit, told in messages of PART edits."""
+    jobs = [world.insert(every_us=60 * SECOND) for _ in range(MORE)]
+    told = [change for changes in world.feed for change in changes.job_of.items()]
+    committed_us = world.feed[0].committed_us
+    world.feed[:] = [Changes(dict(told[start : start + PART]), committed_us) for start in range(0, MORE, PART)]
+    return jobs
 
 
 def planned(world: World, jobs: list[int]) -> int:
@@ -69,11 +73,11 @@ def quiet_world() -> World:
     return world
 
 
-def deliver(world: World, count: int) -> None:
-    """The feed brings so many edits, and no heartbeat behind them."""
-    for event in world.feed[:count]:
-        world.reader.changed(*event)
-    del world.feed[:count]
+def deliver(world: World, messages: int) -> None:
+    """The feed brings so many messages, and no heartbeat behind them."""
+    for changes in world.feed[:messages]:
+        world.reader.changed(changes)
+    del world.feed[:messages]
 
 
 def turn(world: World, seconds: float = 0.5) -> None:
@@ -82,86 +86,70 @@ def turn(world: World, seconds: float = 0.5) -> None:
         part()
 
 
-def test_a_long_transaction_is_planned_before_capture_has_brought_all_of_it() -> None:
+def test_the_edits_of_a_statement_are_planned_as_its_messages_come() -> None:
     world = quiet_world()
     jobs = long_transaction(world)
-    deliver(world, MANY)
-    turn(world)
-    assert planned(world, jobs) == MORE
-    asked: list[str] = []
-    ask = world.reader._ask_rows
-
-    def noted(name: str, given: dict[str, Any]) -> list[Any]:
-        asked.append(name)
-        return ask(name, given)
-
-    world.reader._ask_rows = noted
-    while world.feed:  # the rest comes for a minute
-        deliver(world, 5)
+    found = []
+    while world.feed:
+        deliver(world, 1)
         turn(world, 2.0)
-    assert "read_edits" not in asked
+        found.append(planned(world, jobs))
     world.reader.beat(world.now_us())
     for _ in range(20):
         turn(world)
+    assert found == [PART, 2 * PART, 3 * PART, 4 * PART, MORE]
     assert (world.reader.capture_missed, world.tables.changes) == (0, {})
 
 
-def test_it_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", 60)
+def test_many_edits_are_read_in_pages_between_which_due_jobs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", PART + 10)
     world = quiet_world()
     jobs = long_transaction(world)
-    deliver(world, MANY)
+    deliver(world, MORE)
     found = []
     for _ in range(4):
         turn(world, 0.0)
         found.append(planned(world, jobs))
-    assert found == [MANY + 60, MANY + 120, MORE, MORE]
+    assert found == [2 * PART, 4 * PART, MORE, MORE]
 
 
-def test_what_is_being_read_ahead_is_not_missed_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capture stands still in the middle of a transaction, and the machine is slow."""
-    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", 40)
+def test_what_waits_for_its_page_is_not_missed_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is slow, and heartbeats stand behind the edits."""
+    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", PART)
     world = quiet_world()
     jobs = long_transaction(world)
-    deliver(world, MANY)
-    for _ in range(5):
-        turn(world, 4.0)
-    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, 0)
     deliver(world, MORE)
-    go_on(world, 3)  # with heartbeats
-    assert (world.tables.changes, world.reader.capture_missed) == ({}, 0)
+    found = []
+    for _ in range(6):
+        world.reader.beat(world.now_us())
+        turn(world, 4.0)
+        found.append((planned(world, jobs), world.reader.capture_missed))
+    assert found[-1] == (MORE, 0)
+    assert {missed for _, missed in found} == {0}
 
 
-def test_few_edits_at_once_are_followed_one_by_one() -> None:
+def test_messages_that_capture_never_brings_are_counted_by_their_edits() -> None:
     world = quiet_world()
     jobs = long_transaction(world)
-    deliver(world, MANY - 1)
-    turn(world)
-    assert planned(world, jobs) == MANY - 1
-
-
-def test_edits_read_ahead_that_capture_never_brings_are_counted() -> None:
-    world = quiet_world()
-    jobs = long_transaction(world)
-    deliver(world, MANY + 10)
+    deliver(world, 2)
     turn(world)
     world.feed.clear()
     for _ in range(6):
         turn(world)
         world.reader.beat(world.now_us())
     turn(world, 2.0)
-    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, MORE - MANY - 10)
+    assert (planned(world, jobs), world.reader.capture_missed) == (MORE, MORE - 2 * PART)
     turn(world, 2.0)
-    assert world.reader.capture_missed == MORE - MANY - 10
+    assert world.reader.capture_missed == MORE - 2 * PART
 
 
 def test_a_feed_that_brings_edits_all_the_time_misses_none_for_want_of_a_heartbeat() -> None:
-    """A hundred thousand edits take capture longer than the audit waits for a silent feed."""
+    """A long transaction may take capture longer than the audit waits for a silent feed."""
     world = quiet_world()
     jobs = long_transaction(world)
     while world.feed:
-        deliver(world, 10)
-        turn(world, 1.0)
+        deliver(world, 1)
+        turn(world, 2.5)
     assert (planned(world, jobs), world.reader.capture_missed) == (MORE, 0)
 
 
