@@ -259,6 +259,7 @@ class Reader:
 
     def _extend_horizon(self, after_us: int) -> None:
         """Read what falls due from ``after_us`` out to the new horizon, soonest first."""
+        began_ns, jobs, first_after = self._clock.boot_ns(), 0, 0.0
         until_us = self._database_clock.now_us() + int(self._settings.horizon_seconds * SECOND)
         self._handing.put_and_flush(Horizon(until_us))
         first = self._audited_ns is None
@@ -269,6 +270,8 @@ class Reader:
         while following is not None:
             slice_, following = following, None
             rows = slice_.rows()
+            jobs += len(rows)
+            first_after = first_after or self._seconds_since(began_ns)
             more = len(rows) == slice_.size
             if more:
                 after, after_id, size = instant_us(rows[-1]), rows[-1][0], min(size * 4, self._largest_slice)
@@ -288,6 +291,12 @@ class Reader:
                 if more:
                     following = self._begin_slice(after, after_id, until_us, size)
         self._horizon_us = until_us
+        if not self.loaded_through:
+            took = {"jobs": jobs, "first_slice_after": first_after, "all_after": self._seconds_since(began_ns)}
+            log.info("What falls due within the horizon is loaded", extra={"action": "loaded", **took})
+
+    def _seconds_since(self, began_ns: int) -> float:
+        return (self._clock.boot_ns() - began_ns) / 1e9
 
     def _begin_slice(self, after_us: int | None, after_id: int, until_us: int, size: int) -> Slice:
         as_of, now_us = self._handing.flushed, self._database_clock.now_us()

@@ -40,9 +40,10 @@ def run(report: Report, *, full: bool) -> None:
 
 
 def stand_by(bench: Bench) -> None:
-    """Start c2, which waits for office."""
+    """Start c2, which waits for office; until the leader has caught up with what its start took from everybody."""
     bench.lead("c2")
     bench.until(lambda: bench.figures("c2"), within=30)
+    time.sleep(5)
 
 
 def follow_kill(bench: Bench) -> dict[str, Value]:

@@ -68,9 +68,10 @@ CREATE FUNCTION cronstream.us(span interval) RETURNS bigint
 
 -- The schedule's columns of a row before its edit; instants and spans as integer microseconds. A function whose body
 -- Postgres has parsed depends on the row's type as a whole: with one that takes a definition, nobody could add a column
--- with a default to the table. As text it depends on nothing.
+-- with a default to the table. As text it depends on nothing. STABLE as its parts are, so that Postgres puts the body in
+-- place of a call, which costs twice as much.
 CREATE FUNCTION cronstream.schedule_of(d cronstream.job_definitions) RETURNS jsonb
-    LANGUAGE sql IMMUTABLE AS $$
+    LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
         'tenant', d.tenant, 'name', d.name,
         'cron', d.cron, 'every_us', cronstream.us(d.every), 'run_at_us', cronstream.us(d.run_at),

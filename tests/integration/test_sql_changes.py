@@ -264,3 +264,13 @@ def test_reading_microseconds_calls_no_function(conn: Conn) -> None:
     """Postgres puts the body in its place: a call costs six times as much, and a definition has eight of them."""
     plan = conn.execute("EXPLAIN (VERBOSE, COSTS OFF) SELECT * FROM cronstream.job_rules").fetchall()
     assert "us(" not in " ".join(row[0] for row in plan)
+
+
+def test_telling_the_previous_schedule_calls_no_function(conn: Conn) -> None:
+    plan = conn.execute(
+        "EXPLAIN (VERBOSE, COSTS OFF) SELECT cronstream.schedule_of(ROW(d.*)::cronstream.job_definitions)"
+        " FROM cronstream.job_definitions d"
+    ).fetchall()
+    text = " ".join(row[0] for row in plan)
+    assert "jsonb_build_object(" in text
+    assert "schedule_of(" not in text
