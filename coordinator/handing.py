@@ -23,15 +23,22 @@ class Handing:
         self._mailbox = mailbox
         self._stop = stop
         self._writer: Writer | None = None
+        self._tail = 0
 
     def follow_writer(self, writer: Writer) -> None:
-        """``writer`` tells which writes are done."""
+        """``writer`` tells which writes are done; what it has been given by now is the tail."""
         self._writer = writer
+        self._tail = writer.handed_over
 
     @property
     def flushed(self) -> int:
         """How many writes are done: what is read from now on has seen them."""
         return self._writing.flushed
+
+    @property
+    def tail_is_written(self) -> bool:
+        """True once what the leader before had published stands in the rows."""
+        return self.flushed >= self._tail
 
     @property
     def behind_us(self) -> int:
@@ -47,12 +54,16 @@ class Handing:
         """Hand over, whatever waits already."""
         self._mailbox.put(arrival)
 
-    def put_and_flush(self, arrival: Horizon | Forget) -> None:
-        """Hand over, and wait until the dispatcher has taken it and all that it had handed on by then is written."""
+    def put_and_wait(self, arrival: Horizon | Forget) -> None:
+        """Hand over, and wait until the dispatcher has taken it."""
         self._mailbox.put(arrival)
         while not arrival.taken.is_set():
             if self._stop.wait(0.005):
                 raise Stopping
+
+    def put_and_flush(self, arrival: Horizon | Forget) -> None:
+        """Hand over, and wait until the dispatcher has taken it and all that it had handed on by then is written."""
+        self.put_and_wait(arrival)
         self.await_flushed()
 
     def await_room(self, waiting: int = _MOST_WAITING) -> None:

@@ -25,7 +25,7 @@ from coordinator.etcd import EtcdUnavailable
 from coordinator.feed import Feed
 from coordinator.publisher import Publisher
 from coordinator.reader import Reader
-from coordinator.tail import Tail, apply_tail, read_tail
+from coordinator.tail import Tail, read_tail
 from coordinator.trust import Term, TermOver
 from coordinator.writer import Writer
 from cronstream import pulse
@@ -93,12 +93,8 @@ class Office:
             stored = dict(connection.execute(queries["read_offsets"]).fetchall())
             tail = read_tail(settings, term, stored)
             self._passed("office.tail_read", took)
-            moved = apply_tail(connection, token, tail.newest)
-            self._passed("office.tail_applied", took)
-        log.info(
-            "took office",
-            extra={"action": "took_office", "token": token, "tail_jobs": len(tail.newest), "tail_moved": moved, **took},
-        )
+        tailed = {"tail_jobs": len(tail.newest)}
+        log.info("took office", extra={"action": "took_office", "token": token, **tailed, **took})
         self._start_parts(publisher, token, tail)
 
     def _passed(self, point: str, took: dict[str, float]) -> None:
@@ -116,7 +112,7 @@ class Office:
     def _start_parts(self, publisher: Publisher, token: int, tail: Tail) -> None:
         settings, end_term = self._settings, self._end_term
         mailbox = Mailbox()
-        reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term, tail.requested)
+        reader = Reader(settings, self._clock, self._database_clock, mailbox, self._stop, end_term, tail)
         requests = reader.requests
         writer = Writer(
             settings, token, self._clock, unmatched=reader.unmatched, stepped=requests.stepped, end_term=end_term
@@ -138,6 +134,8 @@ class Office:
             settings, self._term, token, self._database_clock, publisher, writer, mailbox, tail
         )
         self.reader, self.writer = reader, writer
+        for rows in tail.rows():
+            writer.put(rows)
         self._term.on_over(mailbox.wake)
         writer.start()
         feed.start()

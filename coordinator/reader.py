@@ -25,15 +25,15 @@ from psycopg.types.json import set_json_loads
 from coordinator.arrivals import MOST_EDITS, Audited, Edits, Forget, Horizon, JobColumns, Loaded, Mailbox
 from coordinator.asking import Ask, Asking, Stopping
 from coordinator.audit import OpenChange, missed, overdue
-from coordinator.columns import Columns, Row, instant_us
 from coordinator.database_clock import DatabaseClock
 from coordinator.expected import Expected
 from coordinator.handing import Handing
-from coordinator.loading import Loading, Slice
+from coordinator.loading import Loading
 from coordinator.posted import Posted
 from coordinator.request_reader import RequestReader
-from coordinator.requests import Tried
 from coordinator.rows import edits_of, jobs_of
+from coordinator.slices import LARGEST, PART, Slices
+from coordinator.tail import Tail
 from coordinator.writer import Writer
 from cronstream.changes import Changes
 from cronstream.clock import SECOND, Clock
@@ -42,15 +42,10 @@ from cronstream.settings import CoordinatorSettings
 
 log = logging.getLogger(__name__)
 
-_PART = 2000
-"""Jobs the dispatcher takes in at once, between two looks at what is due: some two milliseconds."""
-_LARGEST_SLICE = 8000
-"""Jobs read at once."""
-_SMALLEST_SLICE = 500
-"""The first slice is small, so that the first trigger does not wait for a large one."""
 _EDITS_AT_ONCE = 2000
 """Edits read at once, or some more: capture brings a thousand of a large statement together."""
 _OPEN_AT_ONCE = 10_000
+_LAST_ID = 2**63 - 1
 _TRIES_FOR_A_ROW = 20
 _AUDITS_LEFT_OUT = 2
 """In a row, while edits wait to be read."""
@@ -67,11 +62,11 @@ class Reader:
         mailbox: Mailbox,
         stop: threading.Event,
         end_term: Callable[[str], None],
-        unnoted: Collection[Tried] = (),
+        tail: Tail | None = None,
         ask: Ask | None = None,
-        largest_slice: int = _LARGEST_SLICE,
+        largest_slice: int = LARGEST,
     ) -> None:
-        """``unnoted``: attempts of requests that the last leader published and perhaps did not note.
+        """``tail``: what the last leader published and perhaps did not note.
 
         ``ask`` answers the reader's queries at once, rows as dicts but for ``load``; by default Postgres does.
         """
@@ -85,7 +80,10 @@ class Reader:
         """What the feed brought, in its order: edits, or a heartbeat's commit time."""
         self._unmatched: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
         self._wake = threading.Event()
-        self.requests = RequestReader(settings, mailbox, self._wake.set, unnoted)
+        tail = tail or Tail()
+        self._overdue_us = None if tail.reaches_us is None else tail.reaches_us + 1
+        """What is due up to then is not read yet; None: it is."""
+        self.requests = RequestReader(settings, mailbox, self._wake.set, tail.requested)
         self._posted = Posted()
         self._unseen: dict[int, tuple[int, int]] = {}
         """Changes of the feed whose row was not visible: by change id, (job_id, tries)."""
@@ -96,9 +94,14 @@ class Reader:
             settings, "reader", stopping=stop.is_set, pause=stop.wait, adapt=_read_json, row_factory=dict_row
         )
         self._ask_rows = self._asking if ask is None else ask
-        self._loading = Loading(settings, ask, stopping=stop.is_set, pause=stop.wait)
-        self._columns = Columns()
-        self._largest_slice = largest_slice
+        self._slices = Slices(
+            Loading(settings, ask, stopping=stop.is_set, pause=stop.wait),
+            self._handing,
+            database_clock,
+            has_to_look_up=self._has_to_look_up,
+            look_up=self._look_up,
+            largest=largest_slice,
+        )
         self._expected = Expected()
         self.reached_us: int | None = None
         """The newest commit among heartbeats and edits of the feed; every edit that came before was handed over."""
@@ -141,7 +144,7 @@ class Reader:
         self._wake.set()
         self._thread.join(5)
         self._asking.close()
-        self._loading.close()
+        self._slices.close()
 
     # ---- the thread ------------------------------------------------------------------------
 
@@ -159,18 +162,19 @@ class Reader:
 
     def turn(self) -> None:
         """Read what there is to read. Raises Stopping."""
-        self._follow()
+        if self.loaded_through:
+            self._follow()
         if (as_of := self._handing.flushed) > self._told:
             # Nothing is read, yet it says up to where rows are right: what waits for that stays small.
             self._told = as_of
             self._handing.put(Loaded(JobColumns.of(()), as_of))
         if self._audited_ns is not None and self._audit_is_due(self._clock.boot_ns() - self._audited_ns):
             self._audit()
-        if not self.loaded_through or self._database_clock.now_us() + self._ahead_us() > self._horizon_us:
-            self._extend_horizon(self._horizon_us)
-            if not self.loaded_through:
-                self.loaded_through = True
-                self._plan_zones_anew()
+        if not self.loaded_through:
+            self._load_first_horizon()
+            self._plan_zones_anew()
+        elif self._database_clock.now_us() + self._ahead_us() > self._horizon_us:
+            self._extend_horizon()
 
     def _ahead_us(self) -> int:
         """How long before its end the horizon is extended: half of it, and what it takes to wait for the writer."""
@@ -257,60 +261,48 @@ class Reader:
 
     # ---- reading and handing over ----------------------------------------------------------
 
-    def _extend_horizon(self, after_us: int) -> None:
-        """Read what falls due from ``after_us`` out to the new horizon, soonest first."""
-        began_ns, jobs, first_after = self._clock.boot_ns(), 0, 0.0
-        until_us = self._database_clock.now_us() + int(self._settings.horizon_seconds * SECOND)
+    def _load_first_horizon(self) -> None:
+        """Read what falls due out to the first horizon; what may stand in the tail last, when that is written."""
+        began_ns, until_us = self._clock.boot_ns(), self._new_horizon_us()
+        self._handing.put_and_wait(Horizon(until_us))
+        self._slices.read(self._overdue_us, until_us)
+        while self._audited_ns is None:
+            self._handing.await_flushed()
+            self._look_up()
+        self._horizon_us, self.loaded_through = until_us, True
+        seconds = (self._clock.boot_ns() - began_ns) / 1e9
+        log.info("What falls due within the horizon is loaded", extra={"action": "loaded", "seconds": seconds})
+
+    def _extend_horizon(self) -> None:
+        """Read what falls due between the horizon and the new one."""
+        until_us = self._new_horizon_us()
         self._handing.put_and_flush(Horizon(until_us))
-        first = self._audited_ns is None
-        after: int | None = None if first else after_us
-        after_id = -(2**63) if first else 2**63 - 1
-        size = min(_SMALLEST_SLICE, self._largest_slice)
-        following: Slice | None = self._begin_slice(after, after_id, until_us, size)
-        while following is not None:
-            slice_, following = following, None
-            rows = slice_.rows()
-            jobs += len(rows)
-            first_after = first_after or self._seconds_since(began_ns)
-            more = len(rows) == slice_.size
-            if more:
-                after, after_id, size = instant_us(rows[-1]), rows[-1][0], min(size * 4, self._largest_slice)
-                # The next one is read while this one is handed over, unless other things are to be read first:
-                # what was read later is handed over later.
-                if not first and not self._has_to_follow():
-                    following = self._begin_slice(after, after_id, until_us, size)
-            self._put_slice(slice_, rows)
-            if first:
-                # After the soonest slice: edits that were open when the term began.
+        self._slices.read(self._horizon_us, until_us)
+        self._horizon_us = until_us
+
+    def _new_horizon_us(self) -> int:
+        return self._database_clock.now_us() + int(self._settings.horizon_seconds * SECOND)
+
+    def _has_to_look_up(self) -> bool:
+        begins = self._audited_ns is None and self._handing.tail_is_written
+        return begins or bool(self._unseen) or self._wake.is_set()
+
+    def _look_up(self) -> None:
+        """Between two slices: what came meanwhile, once in a term what is overdue, and edits that were open.
+
+        Nothing of it before the tail is written: what rows say until then may have been published.
+        """
+        self._wake.clear()
+        if self._audited_ns is None:
+            if not self._handing.tail_is_written:
+                return
+            if self._overdue_us is not None:
+                until_us, self._overdue_us = self._overdue_us, None
+                self._slices.read(None, until_us)  # looks up after its first slice
+            else:
                 self._audit()
                 self._handing.put(Audited())
-                first = False
-            if following is None:
-                self._wake.clear()
-                self._follow()
-                if more:
-                    following = self._begin_slice(after, after_id, until_us, size)
-        self._horizon_us = until_us
-        if not self.loaded_through:
-            took = {"jobs": jobs, "first_slice_after": first_after, "all_after": self._seconds_since(began_ns)}
-            log.info("What falls due within the horizon is loaded", extra={"action": "loaded", **took})
-
-    def _seconds_since(self, began_ns: int) -> float:
-        return (self._clock.boot_ns() - began_ns) / 1e9
-
-    def _begin_slice(self, after_us: int | None, after_id: int, until_us: int, size: int) -> Slice:
-        as_of, now_us = self._handing.flushed, self._database_clock.now_us()
-        return self._loading.begin(after_us, after_id, until_us, size, as_of=as_of, now_us=now_us)
-
-    def _put_slice(self, slice_: Slice, rows: Sequence[Row]) -> None:
-        """Hand a slice over, in parts."""
-        for start in range(0, len(rows), _PART):
-            self._handing.await_room()
-            jobs = self._columns.of(rows[start : start + _PART], slice_.now_us)
-            self._handing.put(Loaded(jobs, slice_.as_of))
-
-    def _has_to_follow(self) -> bool:
-        return bool(self._unseen) or self._wake.is_set()
+        self._follow()
 
     def _post_edits(self, job_ids: Sequence[int]) -> set[int]:
         """Read the open changes of some jobs and hand them over; returns the ids of those found."""
@@ -338,9 +330,9 @@ class Reader:
         (noted,) = self._ask("zone_data_planned", {})
         if noted["tzdata_planned"] == TZDATA_VERSION:
             return
-        after_us, after_id, count = self._horizon_us, 2**63 - 1, 0
+        after_us, after_id, count = self._horizon_us, _LAST_ID, 0
         while rows := self._hand_over(
-            "load_other_zone_data", after_us=after_us, after_id=after_id, most=_PART, tzdata=TZDATA_VERSION
+            "load_other_zone_data", after_us=after_us, after_id=after_id, most=PART, tzdata=TZDATA_VERSION
         ):
             after_us, after_id, count = rows[-1]["next_us"], rows[-1]["job_id"], count + len(rows)
             self._handing.await_room(0)

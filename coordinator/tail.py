@@ -4,31 +4,29 @@ Read from the stored offsets to the end, committed records only. A job fires in
 the order of its times, so its newest published time says it all: the row moves
 past it. What was published is known, not guessed, before any misfire is judged.
 Of requests each run is known by itself: it is not published again.
+
+The rows are moved by the writer, first of all it does. Nobody waits for that but what may stand in the tail:
+jobs whose row says a time up to the newest one published (``reaches_us``). All others are loaded meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from coordinator.epoch import NotFit
 from coordinator.requests import Tried
 from coordinator.trust import Term, TermOver
-from coordinator.writer import offset_parameters
+from coordinator.writer import MOST_ROWS, TailRows
 from cronstream import pulse
 from cronstream.records import Batch, Kind, PoisonRecord, are_runs
 from cronstream.settings import CoordinatorSettings
-from sql.queries import load
 
 log = logging.getLogger(__name__)
-queries = load("coordinator")
 
-_ROWS_AT_ONCE = 10_000
 _NO_LEADER = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 _ANSWER_SECONDS = 10.0
 _AGAIN_SECONDS = 0.1
@@ -45,6 +43,18 @@ class Tail:
     """The newest scheduled time of each job's own runs and skips."""
     requested: set[Tried] = field(default_factory=set)
     """Attempts of requests, redrives included."""
+
+    @property
+    def reaches_us(self) -> int | None:
+        """The newest scheduled time in it."""
+        return max(self.newest.values(), default=None)
+
+    def rows(self) -> Iterator[TailRows]:
+        """What is to be written of it."""
+        jobs = sorted(self.newest)
+        for start in range(0, len(jobs), MOST_ROWS):
+            chunk = jobs[start : start + MOST_ROWS]
+            yield TailRows(chunk, [self.newest[job_id] for job_id in chunk])
 
     def add(self, batch: Batch) -> None:
         """Take a record in."""
@@ -149,31 +159,3 @@ def _add(tail: Tail, value: bytes | None, partition: int, offset: int | None) ->
     except PoisonRecord as error:
         # Not ours: the leader alone writes here. Admission sets it aside.
         log.error("A record on triggers is no batch: %s", error, extra={"partition": partition, "offset": offset})
-
-
-def apply_tail(connection: psycopg.Connection[Any], token: int, newest: Mapping[int, int]) -> int:
-    """Move rows past what was published; returns how many moved. Raises TermOver when fenced.
-
-    The offsets stay as they are: what was settled of edits that are still open stands on
-    the log alone, and the next leader must find it too if this one dies before they are
-    planned. The first write after that covers the tail with it.
-    """
-    moved = 0
-    jobs = sorted(newest)
-    for start in range(0, len(jobs), _ROWS_AT_ONCE):
-        pulse.beat()
-        chunk = jobs[start : start + _ROWS_AT_ONCE]
-        row = connection.execute(
-            queries["apply_tail"],
-            {
-                "token": token,
-                "job_ids": chunk,
-                "published_us": [newest[job_id] for job_id in chunk],
-                **offset_parameters({}),
-            },
-        ).fetchone()
-        assert row is not None
-        if not row[0]:
-            raise TermOver("Postgres holds a newer fencing token")
-        moved += row[1]
-    return moved

@@ -42,6 +42,19 @@ MOST_MERGED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class TailRows:
+    """What stood on the log when the term began and perhaps in no row: jobs move past their newest published time."""
+
+    job_ids: Sequence[int]
+    published_us: Sequence[int]
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """None: the first write after the edits that are open now are planned covers the tail with it."""
+
+    def __len__(self) -> int:
+        return len(self.job_ids)
+
+
+@dataclass(frozen=True, slots=True)
 class Advances:
     """Jobs that fired: from the version expected to the one written, with the next time."""
 
@@ -91,7 +104,7 @@ class Steps:
         return len(self.steps)
 
 
-Write = Advances | Plans | Steps
+Write = TailRows | Advances | Plans | Steps
 
 
 class Fenced(Exception):
@@ -228,6 +241,9 @@ class Writer:
         if steps := [write for write in writes if isinstance(write, Steps)]:
             self._write_steps(steps)
             return
+        if tail := [write for write in writes if isinstance(write, TailRows)]:
+            self._write_tail(tail)
+            return
         for name, rows in statements(writes):
             self._write_rows(name, rows)
 
@@ -238,6 +254,14 @@ class Writer:
         self.rows_written += done
         if done < len(rows["job_ids"]):
             self._look_into(rows["job_ids"], rows["versions"])
+
+    def _write_tail(self, writes: Sequence[TailRows]) -> None:
+        """A row that has moved since says nothing: what counts is that none stays behind."""
+        for write in writes:
+            reach("write.before")
+            rows = {"job_ids": write.job_ids, "published_us": write.published_us}
+            self.rows_written += self._execute("apply_tail", rows)
+            reach("write.done")
 
     def _write_steps(self, writes: Sequence[Steps]) -> None:
         steps = [step for write in writes for step in write.steps]

@@ -86,7 +86,8 @@ WITH {epoch}, sent AS (
 SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM matched) AS done
 
 -- name: apply_tail
--- After a takeover: what was published and not advanced moves past its newest published time.
+-- After a takeover: what was published and not advanced moves past its newest published time. No offsets are noted: what
+-- was settled of edits that are still open stands on the log alone, and the next leader must find it too.
 WITH {epoch}, sent AS (
     SELECT * FROM unnest(%(job_ids)b::bigint[], %(published_us)b::bigint[]) AS sent (job_id, published_us)
 ), advanced AS (
@@ -95,7 +96,7 @@ WITH {epoch}, sent AS (
     FROM sent, epoch
     WHERE s.job_id = sent.job_id AND s.next_run_at <= cronstream.instant(sent.published_us)
     RETURNING 1
-), {covered}
+)
 SELECT (SELECT count(*) FROM epoch) AS fenced, (SELECT count(*) FROM advanced) AS done
 
 -- name: load

@@ -11,7 +11,7 @@ from cronstream.fault_points import VARIABLE
 from tests.faults.faults.scene import MODULES, Disturb, Hit, Scene
 
 ROOT = Path(__file__).parents[3]
-_POINT = re.compile(r"""\breach\(["']([a-z_.]+)["']\)""")
+_POINT = re.compile(r"""(?:\breach|\._passed)\(["']([a-z_.]+)["'][,)]""")
 _OF_STAGES = re.compile(r"""\._reach\(["']([a-z_.]+)["']\)""")
 STAGES = ("admit", "settle")
 """The stages that share one lane; its points are named after the stage."""

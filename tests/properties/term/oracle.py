@@ -48,7 +48,10 @@ def due_times(history: History, now_us: int) -> list[int]:
 def _single_times_in_pauses(history: History) -> Iterator[int]:
     for (commit_us, columns), (ends_us, _) in pairwise(history):
         if columns is not None and not columns["enabled"] and columns["run_at_us"] is not None:
-            at = rule_of({**columns, "enabled": True}, None).next_after(commit_us)
+            try:
+                at = rule_of({**columns, "enabled": True}, None).next_after(commit_us)
+            except ScheduleError:
+                continue
             if at is not None and at <= ends_us:
                 yield at
 

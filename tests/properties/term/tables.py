@@ -103,6 +103,8 @@ class Tables:
             return [(job_id, self.schedules[job_id].version) for job_id in given["job_ids"] if job_id in self.schedules]
         if given["token"] != self.token:
             return [(0, 0)]
+        if name == "apply_tail":
+            return [(1, self._apply_tail(given))]
         if name == "store_plans":
             done = self._store_plans(given, now_us)
         else:
@@ -111,12 +113,14 @@ class Tables:
             self.offsets[partition] = max(offset, self.offsets.get(partition, 0))
         return [(1, done)]
 
-    def apply_tail(self, newest: Mapping[int, int]) -> None:
-        """The statement of that name."""
-        for job_id, published_us in newest.items():
+    def _apply_tail(self, given: dict[str, Any]) -> int:
+        done = 0
+        for job_id, published_us in zip(given["job_ids"], given["published_us"], strict=True):
             row = self.schedules.get(job_id)
             if row is not None and row.next_us is not None and row.next_us <= published_us:
                 row.next_us, row.version = published_us + 1, row.version + 1
+                done += 1
+        return done
 
     def _advance(self, given: dict[str, Any]) -> int:
         done = 0

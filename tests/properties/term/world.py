@@ -115,7 +115,6 @@ class World:
         for partition, records in self.log.records.items():
             for batch in records[self.tables.offsets.get(partition, 0) :]:
                 tail.add(batch)
-        self.tables.apply_tail(tail.newest)
         window = TrustWindow(1)
         window.renewed(0, 10**9)
         mailbox = self.mailbox = Mailbox()
@@ -126,7 +125,7 @@ class World:
             mailbox,
             Stop(self),
             self._end_term,
-            tail.requested,
+            tail,
             ask=self._ask,
             **self._reader_limits,
         )
@@ -139,6 +138,8 @@ class World:
             end_term=self._end_term,
             ask=self._answer,
         )
+        for rows in tail.rows():
+            self.writer.put(rows)
         self.reader.follow_writer(self.writer)
         term = Term(token, window, self.clock)
         self.dispatcher = Dispatcher(SETTINGS, term, token, self, self.log, self.writer, mailbox, tail)
