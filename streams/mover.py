@@ -10,7 +10,9 @@ which it holds something is paused. A transaction that must be aborted, as while
 tried again; whatever else goes wrong with the broker ends the session: clients are closed, and new ones go
 on from the committed offsets.
 
-A call of the client that never returns, as may be after a broker's crash, ends the process.
+A call of the client may never return after a broker's crash (``bounded``). Such a producer is left behind:
+its transaction was not committed, or was with its offsets, and the next one's ``init_transactions`` ends it and
+has the broker refuse whatever it still sends. Only a consumer that does not close ends the process.
 
 Fault points: ``mover.begin``, ``.produced``, ``.offsets`` (sent to the transaction), ``.committed``.
 """
@@ -22,6 +24,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -31,6 +34,7 @@ from cronstream.clock import SECOND, Clock, SystemClock
 from cronstream.fault_points import reach
 from cronstream.settings import ConsumerSettings, SettingsError, read_settings
 from cronstream.topics import RETRY_TIERS
+from streams.bounded import BoundedCalls
 from streams.consuming import COOPERATIVE, consumer_of, record_of
 from streams.moves import Heads, Move, Out, Place
 from streams.pauses import Pauses, places_of
@@ -44,9 +48,11 @@ LONGEST_WAIT_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
 TRANSACTION_SECONDS = 10.0
 """A mover that died in a transaction holds up the readers of its output for so long, or until it is back."""
+CALL_SECONDS = 12.0
+"""A transaction's call that has not returned by then does not know its own timeout any more."""
 CLOSE_SECONDS = 15.0
 STANDSTILL_SECONDS = 60
-"""Longer than a round and its timeouts together."""
+"""Longer than anything between two beats, timeouts included."""
 ABORTED_WAIT_SECONDS = 0.1
 FULL_WAIT_SECONDS = 0.1
 
@@ -105,12 +111,13 @@ class Session:
                 "logger": log.getChild("librdkafka"),
             }
         )
+        self._calls = BoundedCalls("transactions", CALL_SECONDS)
         self._consumer = consumer_of(settings, "mover", log, COOPERATIVE)
         self._pauses = Pauses(self._consumer)
 
     def run(self, stop: threading.Event) -> None:
         """Take, wait, hand on."""
-        self._producer.init_transactions(TRANSACTION_SECONDS)
+        self._bounded("init_transactions", lambda: self._producer.init_transactions(TRANSACTION_SECONDS))
         self._consumer.subscribe(self._topics, on_assign=self._came, on_revoke=self._left, on_lost=self._left)
         while not stop.is_set():
             pulse.beat()
@@ -123,9 +130,12 @@ class Session:
     def close(self) -> None:
         """Leave the group; an open transaction is aborted by the broker or by the next session's beginning.
 
+        The producer goes in its own time, which with the broker away may be long.
         A consumer that is just joining anew may never come back from ``close``, and keeps its partitions all the
         while: then only the end of the process takes it out of the group.
         """
+        self._calls.end(self._drop_producer)
+        pulse.beat()
         closing = threading.Thread(target=self._consumer.close, name="close", daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
@@ -134,6 +144,13 @@ class Session:
                 "The consumer does not close: this process ends, to be started anew", extra={"action": "standstill"}
             )
             pulse.end_process()
+
+    def _drop_producer(self) -> None:
+        del self._producer  # the last that holds it, unless a call never returns
+
+    def _bounded(self, what: str, call: Callable[[], None]) -> None:
+        pulse.beat()
+        self._calls.call(what, call)
 
     def _wait_seconds(self) -> float:
         if self._aborted:
@@ -161,12 +178,12 @@ class Session:
         self._producer.begin_transaction()
         try:
             self._fill(move)
-            self._producer.commit_transaction(TRANSACTION_SECONDS)
+            self._bounded("commit_transaction", lambda: self._producer.commit_transaction(TRANSACTION_SECONDS))
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
             log.warning("A transaction is aborted, trying again: %s", error, extra={"action": "abort"})
-            self._producer.abort_transaction(TRANSACTION_SECONDS)
+            self._bounded("abort_transaction", lambda: self._producer.abort_transaction(TRANSACTION_SECONDS))
             self._aborted = True
             return False
         reach("mover.committed")
@@ -179,7 +196,10 @@ class Session:
         reach("mover.produced")
         offsets = [TopicPartition(*place, offset) for place, offset in move.offsets.items()]
         group = self._consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(offsets, group, TRANSACTION_SECONDS)
+        self._bounded(
+            "send_offsets_to_transaction",
+            lambda: self._producer.send_offsets_to_transaction(offsets, group, TRANSACTION_SECONDS),
+        )
         reach("mover.offsets")
 
     def _produce(self, out: Out) -> None:

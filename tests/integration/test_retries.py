@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from cronstream import pulse
 from cronstream.bodies import Policy, Work, pack, skip_of
 from cronstream.clock import SECOND, SystemClock
 from cronstream.records import Batch, Item, Kind
+from cronstream.settings import ConsumerSettings
+from streams import mover
 from tests.integration.test_streams import JOBS, PARTITIONS, Publisher, Reader, at_work
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
@@ -239,3 +246,97 @@ def test_a_mover_may_die_between_any_two_effects(
     due.consumer.close()
     assert handed_on == wanted, "output and offsets are one transaction"
     assert Counter(started(attempts)) == wanted
+
+
+class NeverReturning(Producer):
+    """Its call of the name ``never`` does what it does, or does nothing, and does not return until ``woken``."""
+
+    never = ""
+    does = True
+    woken = threading.Event()
+
+    def send_offsets_to_transaction(self, *args: Any) -> None:
+        self._maybe_never("send_offsets_to_transaction", *args)
+
+    def commit_transaction(self, *args: Any) -> None:
+        self._maybe_never("commit_transaction", *args)
+
+    def _maybe_never(self, name: str, *args: Any) -> None:
+        call = getattr(super(), name)
+        if name != self.never:
+            call(*args)
+            return
+        type(self).never = ""
+        if self.does:
+            call(*args)
+        self.woken.wait()
+        if not self.does:
+            call(*args)
+
+
+@contextmanager
+def moving_here(settings: ConsumerSettings) -> Iterator[None]:
+    """A mover in a thread of this process."""
+    one = mover.Mover(settings, SystemClock())
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        one.stop()
+        thread.join(60)
+
+
+@pytest.mark.parametrize("never", ["send_offsets_to_transaction", "commit_transaction"])
+@pytest.mark.parametrize("does", [True, False])
+def test_a_transaction_whose_call_never_returns_is_left_to_the_next_session(
+    installation: TestInstallation,
+    publisher: Publisher,
+    attempts: Reader,
+    monkeypatch: pytest.MonkeyPatch,
+    never: str,
+    does: bool,
+) -> None:
+    """Whatever the call had done; and what it does when it goes on after all changes nothing."""
+    woken = threading.Event()
+    monkeypatch.setattr(pulse, "watch", lambda *_: None)
+    monkeypatch.setattr(mover, "CALL_SECONDS", 2.0)
+    monkeypatch.setattr(mover, "Producer", NeverReturning)
+    for name, value in {"never": never, "does": does, "woken": woken}.items():
+        monkeypatch.setattr(NeverReturning, name, value)
+    at_work(installation)
+    due = Reader.of(installation, installation.topics.retry_due)
+    retried = [failed(JOBS[partition][0], backoff_seconds=0.3) for partition in range(PARTITIONS)]
+    publisher.outcomes(*retried)
+    wanted = Counter((*item.run, 2) for item in retried)
+    with moving_here(installation.settings(ConsumerSettings, node="here")):
+        eventually(lambda: Counter(started(attempts)) >= wanted, within=60)
+        woken.set()
+        later = failed(JOBS[0][1], backoff_seconds=0.3)
+        publisher.outcomes(later)
+        wanted[(*later.run, 2)] += 1
+        eventually(lambda: Counter(started(attempts)) >= wanted, within=60)
+    handed_on = Counter((*item.run, item.attempt) for item in due.items())
+    due.consumer.close()
+    assert NeverReturning.never == "", "the call was made"
+    assert handed_on == wanted
+
+
+def test_a_mover_outlives_the_brokers_crash(
+    installation: TestInstallation, publisher: Publisher, attempts: Reader
+) -> None:
+    """Kafka is killed while retries are handed on, one every 0.1 s; all of them come, and the mover is still there."""
+    at_work(installation)
+    process = moving(installation)
+    due = Reader.of(installation, installation.topics.retry_due)
+    retried = [failed(job, backoff_seconds=3 + number / 10) for number, job in enumerate(JOBS[0][:60])]
+    publisher.outcomes(*retried)
+    wanted = Counter((*item.run, 2) for item in retried)
+    eventually(lambda: len(due.items()) >= 5, within=60)
+    installation.endpoints.kill("kafka")
+    installation.endpoints.start("kafka")
+    eventually(lambda: Counter(started(attempts)) >= wanted, within=100)
+    handed_on = Counter((*item.run, item.attempt) for item in due.items())
+    due.consumer.close()
+    assert handed_on == wanted
+    assert process.poll() is None, installation.log_of("m1")
