@@ -11,7 +11,7 @@ from cli.environment import postgres
 from cli.errors import Failure, Misuse
 from cli.instants import NOW, DatabaseInstant, Instant
 from cli.output import count, instant, json_option, print_json
-from cli.references import Job, find
+from cli.references import find
 from sql.queries import load
 
 queries = load("cli")
@@ -32,8 +32,7 @@ def run_now(job: tuple[str, ...], given_id: str | None, as_json: bool) -> None:
             connection.execute(queries["run_now"], {"tenant": one.tenant, "name": one.name, "id": given_id}).fetchone()
             for one in found
         ]
-    pairs = zip(found, answers, strict=True)
-    _report([asked(answer[0], "run-now", one) for one, answer in pairs if answer is not None], as_json)
+    _report([accepted(answer[0]) for answer in answers if answer is not None], as_json)
 
 
 @click.command(short_help="Run a job for every scheduled time of a past range.")
@@ -57,7 +56,7 @@ def backfill(job: str, begins: datetime, ends: datetime | None, given_id: str | 
         parameters = {"tenant": found.tenant, "name": found.name, "begins": begins, "ends": ends, "id": given_id}
         answer = connection.execute(queries["backfill"], parameters).fetchone()
     assert answer is not None
-    _report([asked(answer[0], "backfill", found)], as_json)
+    _report([accepted(answer[0])], as_json)
 
 
 def _report(answers: list[dict[str, Any]], as_json: bool) -> None:
@@ -73,14 +72,13 @@ def _report(answers: list[dict[str, Any]], as_json: bool) -> None:
         click.echo("(follow them: cronstream requests list)", err=True)
 
 
-def asked(answer: dict[str, Any], command: str, job: Job) -> dict[str, Any]:
-    """The answer. Raises Failure where the id was given before, to something else or to no avail."""
-    if answer["accepted"] and (answer["command"], answer["tenant"], answer["name"]) == (command, job.tenant, job.name):
+def accepted(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer. Raises Failure where it is the stored one of a command that was refused."""
+    if answer["accepted"]:
         return answer
     was = f"{answer['command']} of {answer['tenant']}/{answer['name']}"
-    if not answer["accepted"]:
-        was += f", which was refused: {answer['error']['message']}"
-    raise Failure(f"the id {answer['id']} was given before, to {was} (choose another --id)")
+    why = answer["error"]["message"]
+    raise Failure(f"the id {answer['id']} was given before, to {was}, which was refused: {why} (choose another --id)")
 
 
 def told(answer: dict[str, Any]) -> str:

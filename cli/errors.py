@@ -8,8 +8,8 @@ from typing import IO, Any
 
 import click
 
-_REFUSALS = ("22023", "P0002")
-"""invalid_parameter_value and no_data_found, as cronstream's functions raise them."""
+_REFUSALS = ("22023", "P0002", "23505")
+"""invalid_parameter_value, no_data_found and unique_violation (of an id), as cronstream's functions raise them."""
 
 
 class Failure(click.ClickException):

@@ -1,6 +1,6 @@
 -- Requests: what users ask for beside the schedule, in SQL or by a command in Kafka. One row a request,
--- by the caller's own id: a repeated id changes nothing and gets the stored answer. The functions below are
--- the one implementation of every operation; both interfaces call them.
+-- by the caller's own id: a repeated id changes nothing and gets the stored answer, and is refused of another
+-- operation or job. The functions below are the one implementation of every operation; both interfaces call them.
 
 CREATE TABLE cronstream.requests (
     number        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,   -- the request_id of its runs
@@ -48,12 +48,15 @@ CREATE FUNCTION cronstream.utc(instant timestamptz) RETURNS text
     RETURN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
 
 -- Take a request in, or find the answer of the same id. A caller that comes at the same moment waits here.
+-- An id that was used for another operation or another job is a unique violation: nobody gets the answer to
+-- something else. A job that was renamed meanwhile is the same job.
 -- The rows of requests are written by this and finish_request alone, so that no right on them is needed.
 CREATE FUNCTION cronstream.begin_request(kind text, tenant text, name text, id text, OUT number bigint, OUT answer jsonb)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     checked boolean;
+    earlier cronstream.requests;
 BEGIN
     IF begin_request.tenant IS NULL THEN
         checked := cronstream.refuse('tenant', 'is missing', NULL, 'It is ''default'' where none was chosen.');
@@ -65,7 +68,19 @@ BEGIN
     ON CONFLICT (tenant, id) DO NOTHING
     RETURNING r.number INTO number;
     IF NOT FOUND THEN
-        SELECT r.answer INTO answer FROM cronstream.requests r WHERE r.tenant = begin_request.tenant AND r.id = begin_request.id;
+        SELECT r.* INTO earlier FROM cronstream.requests r WHERE r.tenant = begin_request.tenant AND r.id = begin_request.id;
+        answer := earlier.answer;
+        IF earlier.kind <> begin_request.kind OR earlier.name IS DISTINCT FROM begin_request.name AND NOT EXISTS (
+            SELECT FROM cronstream.job_definitions d
+            WHERE d.job_id = earlier.job_id AND d.tenant = begin_request.tenant AND d.name = begin_request.name) THEN
+            RAISE EXCEPTION USING ERRCODE = 'unique_violation', MESSAGE = 'id was used before, for something else',
+                DETAIL = format('id is %L. It was used for %s%s at %s%s.', left(earlier.id, 200),
+                    CASE earlier.kind WHEN 'unknown' THEN 'a command' ELSE earlier.kind END,
+                    ' of ' || earlier.tenant || '/' || earlier.name, cronstream.utc(earlier.requested_at),
+                    ', which was refused: ' || CASE earlier.state WHEN 'refused' THEN rtrim(earlier.reason, '.') END),
+                HINT = 'Choose another id: what is asked for once has an id of its own.',
+                SCHEMA = 'cronstream', TABLE = 'requests', COLUMN = 'id';
+        END IF;
     END IF;
 END $$;
 

@@ -1,12 +1,17 @@
 -- Commands of the topic: what each says is done by the function of the same name, and its answer is stored.
 
--- Store that a command was refused, or find the answer of the same id.
+-- Store that a command was refused, or find the answer of the same id. Where the id is another request's, that one's
+-- answer stays: this refusal is told and not stored.
 CREATE FUNCTION cronstream.refuse_command(kind text, tenant text, name text, id text, error jsonb) RETURNS jsonb
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request record;
 BEGIN
-    request := cronstream.begin_request(kind, tenant, name, id);
+    BEGIN
+        request := cronstream.begin_request(kind, tenant, name, id);
+    EXCEPTION WHEN unique_violation THEN
+        RETURN jsonb_build_object('id', id, 'command', kind, 'tenant', tenant, 'name', name, 'accepted', false, 'error', error);
+    END;
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
     END IF;

@@ -334,6 +334,8 @@ def test_run_now_and_backfill_are_requests_and_an_id_is_asked_once(
     (first,) = cronstream.json("jobs", "run-now", "billing/nightly", "--id", "mine")
     assert (first["job_id"], first["command"], first["id"]) == (job, "run-now", "mine")
     assert cronstream.json("jobs", "run-now", job, "--id", "mine") == [first]
+    taken = cronstream.refusal("jobs", "backfill", job, "--begins", "2h", "--id", "mine")
+    assert taken.startswith("cronstream: id was used before, for something else. id is 'mine'. It was used for run-now")
     said = cronstream("jobs", "backfill", job, "--begins", "2026-01-01T00:00:00Z", "--ends", "2026-01-02T00:00:00Z")
     assert "backfill is request" in said.stdout
     assert "2026-01-01T00:00:00.000000Z to 2026-01-02T00:00:00.000000Z" in said.stdout

@@ -60,9 +60,54 @@ def test_a_run_now_is_open_until_the_leader_has_published_it(conn: Conn) -> None
 def test_a_repeated_id_gets_the_stored_answer_and_changes_nothing(conn: Conn) -> None:
     first = call(conn, "run_now", "default", "job", "mine")
     assert call(conn, "run_now", "default", "job", "mine") == first
-    assert call(conn, "pause", "default", "job", "mine") == first
-    assert definition(conn)["enabled"] is True
     assert one(conn, "SELECT count(*) FROM cronstream.requests") == 1
+    conn.execute("UPDATE cronstream.job_definitions SET name = 'renamed'")
+    assert call(conn, "run_now", "default", "renamed", "mine") == first
+    assert call(conn, "run_now", "default", "job", "mine") == first
+
+
+GIVEN = {"cron": "@daily", "handler": "log"}
+RANGE = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        ("run_now", ("default", "other", "mine")),
+        ("pause", ("default", "job", "mine")),
+        ("resume", ("default", "job", "mine")),
+        ("delete", ("default", "job", "mine")),
+        ("patch", ("default", "job", Jsonb({"cron": "@daily"}), "mine")),
+        ("upsert", ("default", "job", Jsonb(GIVEN), "mine")),
+        ("upsert", ("default", "new", Jsonb(GIVEN), "mine")),
+        ("one_shot", ("default", "new", "2030-01-01T00:00:00Z", "log", Jsonb({}), "mine")),
+        ("backfill", ("default", "job", *RANGE, "mine")),
+    ],
+)
+def test_an_id_that_was_used_for_something_else_is_refused(conn: Conn, function: str, values: tuple[Any, ...]) -> None:
+    call(conn, "upsert", "default", "other", Jsonb(GIVEN))
+    first = call(conn, "run_now", "default", "job", "mine")
+    before = (definition(conn), definition(conn, "other"))
+    with pytest.raises(psycopg.errors.UniqueViolation) as caught, conn.transaction():
+        call(conn, function, *values)
+    diagnosis = caught.value.diag
+    assert (diagnosis.schema_name, diagnosis.column_name) == ("cronstream", "id")
+    assert "id is 'mine'. It was used for run-now of default/job at " in (diagnosis.message_detail or "")
+    assert "Choose another id" in (diagnosis.message_hint or "")
+    assert (definition(conn), definition(conn, "other")) == before
+    assert call(conn, "run_now", "default", "job", "mine") == first
+
+
+def test_a_run_is_not_redriven_under_an_id_of_something_else_but_after_its_job_was_renamed(conn: Conn) -> None:
+    job_id = definition(conn)["job_id"]
+    run = (job_id, "2026-01-01T00:00:00Z", 0, 5)
+    ended(conn, *run[:3])
+    call(conn, "run_now", "default", "job", "mine")
+    with pytest.raises(psycopg.errors.UniqueViolation, match="used for run-now of default/job"), conn.transaction():
+        call(conn, "redrive", *run, "mine")
+    first = call(conn, "redrive", *run)
+    conn.execute("UPDATE cronstream.job_definitions SET name = 'renamed'")
+    assert call(conn, "redrive", *run) == first
 
 
 def test_an_id_is_the_tenant_s_own(conn: Conn) -> None:
@@ -435,6 +480,40 @@ def test_a_command_that_is_refused_is_stored_and_answered_the_same_again(conn: C
     mended = {**command, "definition": {"cron": "1 * * * *", "handler": "log"}}
     assert call(conn, "apply_command", Jsonb(mended)) == answer
     assert one(conn, "SELECT count(*) FROM cronstream.job_definitions WHERE name = 'x'") == 0
+
+
+def test_a_command_of_an_id_that_was_used_for_something_else_is_refused_and_leaves_the_stored_answer(
+    conn: Conn,
+) -> None:
+    taken, bad = {"command": "run-now", "id": "c1", "name": "job"}, {"command": "run-now", "id": "c2", "name": "none"}
+    first, refused = (call(conn, "apply_command", Jsonb(command)) for command in (taken, bad))
+    assert (first["accepted"], refused["accepted"]) == (True, False)
+    stored = conn.execute("SELECT * FROM cronstream.requests ORDER BY number").fetchall()
+    for command, was in (
+        ({**taken, "command": "pause"}, "for run-now of default/job at "),
+        ({**taken, "name": "other"}, "for run-now of default/job at "),
+        ({**bad, "name": "job"}, ", which was refused: there is no job default/none."),
+    ):
+        answer = call(conn, "apply_command", Jsonb(command))
+        assert {**command, "tenant": "default", "accepted": False} == {k: v for k, v in answer.items() if k != "error"}
+        assert (answer["error"]["code"], answer["error"]["field"]) == ("conflict", "id")
+        assert was in answer["error"]["detail"]
+        assert "Choose another id" in answer["error"]["hint"]
+        assert call(conn, "apply_command", Jsonb(command)) == answer
+    assert definition(conn)["enabled"] is True
+    assert conn.execute("SELECT * FROM cronstream.requests ORDER BY number").fetchall() == stored
+    assert call(conn, "apply_command", Jsonb(taken)) == first
+    assert call(conn, "apply_command", Jsonb(bad)) == refused
+
+
+def test_a_command_that_means_nothing_does_not_touch_the_answer_of_its_id(conn: Conn) -> None:
+    first = call(conn, "run_now", "default", "job", "mine")
+    error = {"code": "invalid", "message": "command: is none that is known", "field": "command", "hint": "Known: ..."}
+    answer = call(conn, "refuse_command", "unknown", "default", "job", "mine", Jsonb(error))
+    assert (answer["accepted"], answer["error"]) == (False, error)
+    assert call(conn, "run_now", "default", "job", "mine") == first
+    refused = call(conn, "refuse_command", "unknown", "default", None, "other", Jsonb(error))
+    assert call(conn, "refuse_command", "unknown", "default", None, "other", Jsonb({})) == refused
 
 
 @pytest.mark.parametrize(

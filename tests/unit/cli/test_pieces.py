@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from cli.asking import asked, told
+from cli.asking import accepted, told
 from cli.errors import Failure, Misuse, Unasked, explain, sentences
 from cli.groups import asked_twice, waiting
 from cli.jobs import next_run
 from cli.output import count, instant, iso_span, printable, span, text
-from cli.references import Job, readings
+from cli.references import readings
 from cli.requests import line, published
 from cli.runs import fields, of_request
 from cli.status import _leader
@@ -236,13 +236,9 @@ def test_an_output_does_not_steer_the_terminal() -> None:
     assert printable("a\tb\n\x1b[2J") == "a\tb\n\ufffd[2J"
 
 
-def test_an_id_that_was_given_to_something_else_is_no_answer() -> None:
-    job = Job(3, "a", "b", True)
+def test_the_stored_answer_of_a_command_that_was_refused_is_told_as_such() -> None:
     answer = {"id": "mine", "command": "run-now", "tenant": "a", "name": "b", "accepted": True, "request_id": 14}
-    assert asked(answer, "run-now", job) == answer
-    for other in (answer | {"command": "pause"}, answer | {"name": "c"}):
-        with pytest.raises(Failure, match=r"the id mine was given before, to (pause of a/b|run-now of a/c) \("):
-            asked(other, "run-now", job)
+    assert accepted(answer) == answer
     refused = answer | {"accepted": False, "error": {"message": "there is no job a/b"}}
     with pytest.raises(Failure, match=r"to run-now of a/b, which was refused: there is no job a/b \("):
-        asked(refused, "run-now", job)
+        accepted(refused)
