@@ -245,6 +245,7 @@ class Reader:
                 break
             after_id = changes[-1].change_id
         self._note_missed(self._expected.lost(self.reached_us))
+        self._ask("forget_announcements", {})
         self.requests.audit(self._ask)
         self._posted.close(closed)  # what was handed over meanwhile is not among them: these rows were read before
 

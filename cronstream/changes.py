@@ -1,15 +1,10 @@
 """The change feed on the wire: what capture writes to ``<installation>.changes``.
 
-Debezium's envelopes as JSON, in commit order. Word of edits is a message that a trigger puts in the log
-(``content`` is base64), one for a statement, or for a thousand edits of a larger one:
+Debezium's envelope as JSON, one record a captured row, in commit order. Word of edits is one row for a statement,
+or for a thousand edits of a larger one:
 
-    {"op": "m", "source": {"ts_us": ..., "ts_ms": ...},
-     "message": {"prefix": "cronstream", "content": {"changes": [[change_id, job_id], ...]}}}
-
-and a request or a heartbeat is a captured row:
-
-    {"op": "c", "source": {"table": "open_requests", "ts_us": ..., "ts_ms": ...},
-     "after": {"number": 7, "kind": "run-now"}}
+    {"op": "c", "source": {"table": "announcements", "ts_us": ..., "ts_ms": ...},
+     "after": {"change_ids": [7, 8], "job_ids": [3, 4], ...}}
 
 ``source.ts_*`` is when the transaction committed, by the database's clock. Pure;
 the coordinator reads with it, capture's own watchdog and tests as well.
@@ -17,7 +12,6 @@ the coordinator reads with it, capture's own watchdog and tests as well.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +19,6 @@ from typing import Any
 import orjson
 
 from cronstream.records import PoisonRecord
-
-PREFIX = "cronstream"
-"""Of our messages, among those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +53,8 @@ Event = Changes | Requested | Heartbeat
 def decode(value: bytes | None) -> Event | None:
     """What a record says; None for one that says nothing here. Raises PoisonRecord.
 
-    Nothing here: a tombstone, Debezium's own heartbeat message, an operation, a
-    table or a message that is not part of the feed.
+    Nothing here: a tombstone, Debezium's own heartbeat message, an operation or a
+    table that is not part of the feed.
     """
     if value is None:
         return None
@@ -76,27 +67,21 @@ def decode(value: bytes | None) -> Event | None:
     if "op" not in record:
         return None
     try:
-        return _message(record) if record["op"] == "m" else _row(record)
+        return _row(record)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise PoisonRecord(f"change feed: not an envelope: {error!r}") from None
-
-
-def _message(record: dict[str, Any]) -> Changes | None:
-    message = record["message"]
-    if message["prefix"] != PREFIX:
-        return None
-    content = orjson.loads(base64.b64decode(message["content"], validate=True))
-    changes = {_whole(change_id): _whole(job_id) for change_id, job_id in content["changes"]}
-    return Changes(changes, _committed_us(record["source"]))
+        raise PoisonRecord(f"change feed: not a row's envelope: {error!r}") from None
 
 
 def _row(record: dict[str, Any]) -> Event | None:
-    source, after = record["source"], record["after"]
     # "r" is a snapshot's read: capture makes none, but what it said would be true.
     if record["op"] not in ("c", "u", "r"):
         return None
+    source, after = record["source"], record["after"]
     if source["table"] == "capture_heartbeat":
         return Heartbeat(_committed_us(source))
+    if source["table"] == "announcements":
+        pairs = zip(after["change_ids"], after["job_ids"], strict=True)
+        return Changes({_whole(change_id): _whole(job_id) for change_id, job_id in pairs}, _committed_us(source))
     if source["table"] == "open_requests":
         return Requested(_whole(after["number"]), _text(after["kind"]), _committed_us(source))
     return None

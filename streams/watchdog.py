@@ -57,7 +57,9 @@ class Watchdog:
             pending = (committed.get(tp) or 0) < lane.done.get(tp.topic, 0)
             signs[f"{tp.topic}[{tp.partition}] is not committed"] = committed.get(tp, -1) if pending else None
         for tp, (position, end) in self._app.positions().items():
-            signs[f"{tp.topic}[{tp.partition}] is not fetched"] = position if position < end else None
+            # Fetched ahead of its lane, which is slow and goes on: nothing stands still.
+            went_on = (position, lanes[tp].ended)
+            signs[f"{tp.topic}[{tp.partition}] is not fetched"] = went_on if position < end else None
         self._seen = {
             sign: self._seen[sign] if self._seen.get(sign, (None,))[0] == value else (value, now)
             for sign, value in signs.items()

@@ -150,6 +150,13 @@ SELECT job_id, version FROM cronstream.schedules WHERE job_id = ANY (%(job_ids)s
 SELECT change_id, job_id, cronstream.us(coalesce(pg_xact_commit_timestamp(xmin), changed_at)) AS committed_us
 FROM cronstream.job_changes WHERE change_id > %(after_id)s ORDER BY change_id LIMIT %(most)s
 
+-- name: forget_announcements
+-- Word of edits that capture has read, or will not; the edits stand in job_changes until they are planned.
+WITH gone AS (
+    DELETE FROM cronstream.announcements WHERE announced_at < clock_timestamp() - interval '1 minute' RETURNING 1
+)
+SELECT count(*) AS gone FROM gone
+
 -- name: read_edits
 -- The open changes of named jobs in commit order, beside the definition and the schedule's row.
 SELECT r.*, r.job_id IS NOT NULL AS defined,

@@ -24,13 +24,13 @@ class LaneOf:
     failure: BaseException | None = None
 
 
-def watch(lane: LaneOf) -> tuple[Watchdog, FakeClock]:
+def watch(lane: LaneOf, position: tuple[int, int] | None = None) -> tuple[Watchdog, FakeClock]:
     app = SimpleNamespace(
         lanes={OUTCOMES: lane},
         recovered_rows=0,
         membership=SimpleNamespace(trusted=lambda: True),
         committed=dict[Any, int],
-        positions=dict[Any, Any],
+        positions=lambda: {} if position is None else {OUTCOMES: position},
     )
     clock = FakeClock()
     return Watchdog(cast(StreamsApp, app), clock, standstill_seconds=60), clock
@@ -64,3 +64,16 @@ def test_a_lane_without_work_may_stand_still() -> None:
     for _ in range(3):
         watchdog.look()
         clock.advance(100)
+
+
+def test_a_slow_lane_behind_what_was_fetched_ahead_is_no_standstill_and_a_fetch_that_brings_nothing_is() -> None:
+    lane = LaneOf()
+    watchdog, clock = watch(lane, position=(500, 900))
+    for _ in range(5):
+        watchdog.look()
+        clock.advance(40)
+        lane.ended += 1
+    watchdog.look()
+    clock.advance(61)
+    with pytest.raises(Standstill, match="is not fetched for 61 s"):
+        watchdog.look()
