@@ -189,10 +189,17 @@ BEGIN
     RETURN cronstream.refuse(col, 'is empty', given, remedy);
 END $$;
 
+-- Which row of a statement is refused, at the end of DETAIL. What cannot be seen of a name that is refused is marked.
+CREATE FUNCTION cronstream.the_job(tenant text, name text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN format('The job is %s/%s.', coalesce(left(regexp_replace(tenant, '[' || cronstream.unseen() || ']', U&'\FFFD', 'g'), 255), 'NULL'),
+                  coalesce(left(regexp_replace(name, '[' || cronstream.unseen() || ']', U&'\FFFD', 'g'), 255), 'NULL'));
+
 -- BEFORE each row: validate, stamp the revision. An UPDATE that changes nothing keeps
 -- its revision, by which the change trigger knows it.
 -- One long function of plain IFs on purpose: PL/pgSQL evaluates those without the
--- executor, a PERFORM or a composite argument costs as much as ten of them.
+-- executor, a PERFORM or a composite argument costs as much as ten of them. That a refusal names its
+-- row is the work of the handler at the end, which costs a good row half a microsecond.
 CREATE FUNCTION cronstream.check_and_stamp() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -203,6 +210,10 @@ DECLARE
     checked  boolean;
     meant    text;
     counts_from timestamptz;
+    message  text;
+    detail   text;
+    remedy   text;
+    col      text;
 BEGIN
     IF TG_OP = 'INSERT' THEN
         -- OVERRIDING SYSTEM VALUE could bring a used id back
@@ -314,6 +325,11 @@ BEGIN
     NEW.updated_at := now();
     NEW.revision := nextval('cronstream.revisions');
     RETURN NEW;
+EXCEPTION WHEN invalid_parameter_value THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, remedy = PG_EXCEPTION_HINT, col = COLUMN_NAME;
+    RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = message,
+        DETAIL = ltrim(detail || ' ' || cronstream.the_job(NEW.tenant, NEW.name)), HINT = remedy,
+        SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = col;
 END $$;
 
 CREATE TRIGGER aa_check_and_stamp BEFORE INSERT OR UPDATE ON cronstream.job_definitions

@@ -32,6 +32,7 @@ DECLARE
     detail  text;
     hint    text;
     field   text;
+    job     text;
 BEGIN
     CASE kind
         WHEN 'run-now' THEN RETURN cronstream.run_now(tenant, name, id);
@@ -48,6 +49,11 @@ EXCEPTION
     WHEN data_exception OR integrity_constraint_violation OR no_data_found OR insufficient_privilege OR object_not_in_prerequisite_state THEN
         GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
             hint = PG_EXCEPTION_HINT, field = COLUMN_NAME;
+        -- the answer says whose it is as it is
+        job := cronstream.the_job(tenant, name);
+        IF right(detail, length(job)) = job THEN
+            detail := rtrim(left(detail, -length(job)));
+        END IF;
         RETURN cronstream.refuse_command(kind, tenant, name, id, jsonb_strip_nulls(jsonb_build_object(
             'code', CASE WHEN code = 'P0002' THEN 'no_such_job' WHEN code = '42501' THEN 'forbidden'
                          WHEN code = '23505' THEN 'conflict' ELSE 'invalid' END,

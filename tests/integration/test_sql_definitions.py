@@ -57,7 +57,7 @@ def test_a_bad_definition_is_refused_with_column_detail_and_hint(
     assert (diag.schema_name, diag.table_name) == ("cronstream", "job_definitions")
     assert diag.message_detail is not None
     assert diag.message_detail.startswith((f"{column} is ", f"{column}.", "None of them", "Set are"))
-    assert len(diag.message_detail) < 300
+    assert len(diag.message_detail) < 600
     assert diag.message_hint
     assert not {"SELECT", "statement"} & set((diag.context or "").split()), (
         "the context names functions and quotes no statement"
@@ -86,7 +86,26 @@ def test_null_is_refused_where_a_value_is_needed(conn: Conn, column: str) -> Non
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal:
         insert(conn, **{column: None})
     assert refusal.value.diag.column_name == column
-    assert refusal.value.diag.message_detail == f"{column} is NULL."
+    assert (refusal.value.diag.message_detail or "").startswith(f"{column} is NULL. The job is ")
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        ("cron = CASE name WHEN 'job-7' THEN '99 * * * *' ELSE '@hourly' END", "It has '99' as minute. "),
+        ("payload = CASE name WHEN 'job-7' THEN '{\"url\": 7}' ELSE payload END, handler = 'http'", ""),
+        ("revision = CASE name WHEN 'job-7' THEN 7 ELSE revision END", "revision is '7'. "),
+    ],
+)
+def test_a_refusal_says_which_row_of_a_statement_it_is_about(conn: Conn, edit: str, says: str) -> None:
+    conn.execute(
+        "INSERT INTO cronstream.job_definitions (tenant, name, cron, handler, payload)"
+        """ SELECT 'acme', 'job-' || n, '@daily', 'log', '{"url": "http://a"}' FROM generate_series(1, 20) AS n"""
+    )
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal:
+        conn.execute(f"UPDATE cronstream.job_definitions SET {edit}")
+    assert (refusal.value.diag.message_detail or "").endswith(f"{says}The job is acme/job-7.")
+    assert refusal.value.diag.message_hint
     assert refusal.value.diag.message_hint
 
 

@@ -476,6 +476,7 @@ def test_a_command_that_is_refused_is_stored_and_answered_the_same_again(conn: C
     assert answer["accepted"] is False
     assert answer["error"]["field"] == "cron"
     assert answer["error"]["hint"]
+    assert answer["error"]["detail"] == "cron is '61 * * * *'. It has '61' as minute."  # whose it is, stands beside it
     assert one(conn, "SELECT state FROM cronstream.requests WHERE id = 'c1'") == "refused"
     mended = {**command, "definition": {"cron": "1 * * * *", "handler": "log"}}
     assert call(conn, "apply_command", Jsonb(mended)) == answer
