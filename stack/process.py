@@ -160,6 +160,21 @@ def tail(log_file: Path, lines: int = 25) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"
 
 
+def size_of(log_file: Path) -> int:
+    """How many bytes a log has; 0 where there is none."""
+    return log_file.stat().st_size if log_file.exists() else 0
+
+
+def says(log_file: Path, begin: int, words: bytes) -> bool:
+    """Whether the words are in a log after its first ``begin`` bytes; in all of it if it was begun anew meanwhile."""
+    try:
+        with log_file.open("rb") as log:
+            log.seek(begin if size_of(log_file) >= begin else 0)
+            return words in log.read()
+    except OSError:
+        return False
+
+
 def _kill_all(identities: Sequence[Identity]) -> None:
     for identity in identities:
         send(identity, signal.SIGKILL)

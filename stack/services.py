@@ -23,6 +23,7 @@ from stack.waiting import progress, say, wait_until
 
 START_SECONDS = 60.0
 STOP_SECONDS = 12.0
+_HAS_PARTITIONS = b" action=assigned "
 HTTP_ALLOW = f"{PREFIX}HTTP_ALLOW"
 
 
@@ -34,6 +35,8 @@ class Service:
     module: str
     page: str | None = None
     """A path that answers 200 once the process is at work; None where it has no pages."""
+    joins: bool = False
+    """Whether it works as a member of a consumer group, and logs ``action=assigned`` when it has its partitions."""
 
 
 SERVICES: dict[str, Service] = {
@@ -43,11 +46,11 @@ SERVICES: dict[str, Service] = {
         Service("coordinator-1", "coordinator", page="/health"),
         Service("coordinator-2", "coordinator", page="/health"),
         Service("streams-1", "streams", page="/health"),
-        Service("mover", "streams.mover"),
-        Service("history", "streams.sink"),
-        Service("commands", "streams.commands"),
-        Service("alerts", "streams.alerts"),
-        Service("worker-1", "workers"),
+        Service("mover", "streams.mover", joins=True),
+        Service("history", "streams.sink", joins=True),
+        Service("commands", "streams.commands", joins=True),
+        Service("alerts", "streams.alerts", joins=True),
+        Service("worker-1", "workers", joins=True),
     )
 }
 
@@ -82,13 +85,15 @@ def up(
     for name, variables in changed.items():
         say(f"  {name} is restarted: {', '.join(variables)} changed")
     begun: list[Service] = []
+    logged: dict[str, int] = {}
     try:
         for together in rounds(home, chosen, changed):
             _stop_together(home, [service.name for service in together if service.name in changed])
             for service in together:
                 begun.append(service)
+                logged[service.name] = process.size_of(home.log_file(service.name))
                 start(home, service, settings)
-            _wait_for_all(home, together)
+            _wait_for_all(home, together, logged)
     except BaseException:
         for service in begun:
             stop(home, service.name)
@@ -207,12 +212,18 @@ def _stop_together(home: Home, names: Sequence[str]) -> None:
             stop(home, name)
 
 
-def _wait_for_all(home: Home, together: Sequence[Service]) -> None:
+def _wait_for_all(home: Home, together: Sequence[Service], logged: Mapping[str, int]) -> None:
     waiting = {service.name for service in together}
     with progress(lambda: "waiting for " + ", ".join(sorted(waiting))):
         for service in together:
-            _wait_at_work(home, service)
+            _wait_at_work(home, service, logged[service.name])
             waiting.discard(service.name)
+
+
+def _tells(home: Home, service: Service) -> bool:
+    """Whether it logs more than warnings."""
+    began_with = json.loads(home.settings_file(service.name).read_text())
+    return began_with.get(f"{PREFIX}LOG_LEVEL", "INFO") in ("INFO", "DEBUG")
 
 
 def _leads(home: Home, coordinator: Service) -> bool:
@@ -220,15 +231,26 @@ def _leads(home: Home, coordinator: Service) -> bool:
     return figures is not None and bool(json.loads(figures)["leads"])
 
 
-def _wait_at_work(home: Home, service: Service) -> None:
-    """Its page answers 200; a process without pages is alive."""
+def _wait_at_work(home: Home, service: Service, logged: int) -> None:
+    """Its page answers 200, or it says that it has its partitions (its log had ``logged`` bytes before); else: alive.
+
+    Kafka is not asked for the group's members: for a while the process that was stopped may be one of them.
+    """
 
     def settled() -> bool:
         if not home.is_running(service.name):
             return True
-        return service.page is None or ports.serves(status_port(home, service.name), service.page)
+        if service.page is not None:
+            return ports.serves(status_port(home, service.name), service.page)
+        if service.joins and _tells(home, service):
+            return process.says(home.log_file(service.name), logged, _HAS_PARTITIONS)
+        return True
 
     answered = wait_until(settled, START_SECONDS)
+    if not answered and service.joins and home.is_running(service.name):
+        # Where others of its kind have all the partitions, or Kafka is away.
+        say(f"  {service.name} runs; that it has partitions is not in its log")
+        return
     if not answered or not home.is_running(service.name):
         log = home.log_file(service.name)
         raise StackError(f"{service.name}: did not start. Its last log lines ({log}):\n{process.tail(log)}")

@@ -24,7 +24,7 @@ from cronstream import logs, pulse
 from cronstream.clock import Clock, SystemClock, to_datetime
 from cronstream.settings import AlertSettings, SettingsError, read_settings
 from sql.connection import connect
-from streams.consuming import commit, consumer_of, record_of
+from streams.consuming import commit, consumer_of, record_of, say_assigned
 from streams.grouping import Alert, Grouping
 from streams.letter_store import LetterStore
 from streams.letters import DeadLetter, read_letter
@@ -78,7 +78,7 @@ class Alerts:
 
     def run(self) -> None:
         """Read, store, tell and commit until told to stop."""
-        self._consumer.subscribe([self._settings.topics.dead_letter], on_revoke=self._forget)
+        self._consumer.subscribe([self._settings.topics.dead_letter], on_assign=say_assigned, on_revoke=self._forget)
         if self._webhook is not None:
             self._webhook.start()
         log.info("Dead letters are watched", extra={"action": "start", "node": self._settings.node})

@@ -40,7 +40,7 @@ from streams.command_records import (
     result_of,
     sender_of,
 )
-from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of
+from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of, say_assigned
 from streams.patience import Patience
 
 log = logging.getLogger("streams.commands")  # not __main__
@@ -168,7 +168,7 @@ class Commands:
 
     def run(self) -> None:
         """Apply until told to stop."""
-        self._consumer.subscribe([self._topic])
+        self._consumer.subscribe([self._topic], on_assign=say_assigned)
         log.info("Commands are taken", extra={"action": "start", "node": self._settings.node, "topic": self._topic})
         try:
             pulse.watch("the commands' loop")

@@ -41,6 +41,11 @@ def consumer_of(settings: ConsumerSettings, role: str, logger: logging.Logger, m
     )
 
 
+def say_assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+    """For ``subscribe``: `make up` waits for this line."""
+    log.info("Partitions came", extra={"action": "assigned", "partitions": len(partitions)})
+
+
 def records_of(messages: Iterable[Message]) -> Iterator[Record]:
     """What came; what Kafka says instead is logged."""
     for message in messages:

@@ -30,7 +30,7 @@ from cronstream.fault_points import reach
 from cronstream.records import Batch, PoisonRecord
 from cronstream.settings import HistorySettings, SettingsError, read_settings
 from sql.connection import connect
-from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of
+from streams.consuming import COOPERATIVE, behind, commit, consumer_of, records_of, say_assigned
 from streams.history import rows_of
 from streams.housekeeping import Housekeeping
 from streams.patience import Patience
@@ -73,7 +73,7 @@ class Sink:
 
     def run(self) -> None:
         """Write until told to stop."""
-        self._consumer.subscribe([self._topic])
+        self._consumer.subscribe([self._topic], on_assign=say_assigned)
         self._housekeeping.start()
         log.info("History is written", extra={"action": "start", "node": self._settings.node, "topic": self._topic})
         try:

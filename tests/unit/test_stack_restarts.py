@@ -89,3 +89,38 @@ def test_coordinators_are_restarted_one_after_the_other_and_the_leader_last(
 def test_what_runs_and_has_not_changed_is_left_alone(home: Home) -> None:
     chosen = [services.SERVICES[name] for name in (*RUNNING, "worker-1")]
     assert [[one.name for one in together] for together in services.rounds(home, chosen, ())] == [["worker-1"]]
+
+
+def test_a_restarted_member_is_at_work_once_it_says_so_itself(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = services.SERVICES["history"]
+    log = home.log_file("history")
+    log.write_text("x INFO streams.consuming Partitions came action=assigned partitions=4\n")
+    before = process.size_of(log)
+    monkeypatch.setattr(services, "START_SECONDS", 0.0)
+    services._wait_at_work(home, history, before)
+    assert "history runs; that it has partitions is not in its log" in capsys.readouterr().err
+    with log.open("a") as more:
+        more.write("y INFO streams.consuming Partitions came action=assigned partitions=4\n")
+    services._wait_at_work(home, history, before)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_member_that_logs_warnings_only_is_not_waited_for(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home.settings_file("history").write_text(json.dumps({"CRONSTREAM_LOG_LEVEL": "WARNING"}))
+    monkeypatch.setattr(services, "START_SECONDS", 0.0)
+    services._wait_at_work(home, services.SERVICES["history"], 0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_that_was_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert process.size_of(log) == 0
+    assert not process.says(log, 0, b"words")
+    log.write_bytes(b"some words")
+    assert process.says(log, 0, b"words")
+    assert not process.says(log, 10, b"words")
+    assert process.says(log, 11, b"words")
