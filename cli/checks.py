@@ -30,6 +30,14 @@ class Check:
     details: list[dict[str, Any]] = field(default_factory=list)
 
 
+def process_settings(refused: Sequence[str]) -> Check:
+    """What processes say of settings that they refuse."""
+    if not refused:
+        return Check("settings", OK, "every process would take those that are set here")
+    remedy = "mend what is named: a process that reads it does not start"
+    return Check("settings", PROBLEM, "; ".join(refused), remedy)
+
+
 def zone_data(here: str, package: str, held: str | None, planned: str | None) -> Check:
     """This node's time zone data against what leaders had (``held``) and plans stand on (``planned``)."""
     name = "zone data"

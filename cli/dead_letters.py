@@ -149,6 +149,8 @@ def _decide(
 ) -> None:
     """One after the other; what fails is told and the rest goes on. Exit status 1 if any failed."""
     narrowed = any(value is not None for value in chosen.values())
+    if narrowed and everything:
+        raise Misuse("--all takes every letter, and the other options only some: leave out one or the other")
     if bool(numbers) + narrowed + everything != 1:
         raise Misuse("name letters, or choose them by options, or all of them with --all")
     answers: list[dict[str, Any]] = []

@@ -26,7 +26,7 @@ from coordinator.rules import rule_of, work_of_row
 from cronstream.clock import SECOND, SystemClock
 from cronstream.schedule import TZDATA_VERSION
 from cronstream.schedule.zones import zone_names, zone_of
-from cronstream.settings import CaptureSettings, CoordinatorSettings
+from cronstream.settings import PROCESSES, CaptureSettings, CoordinatorSettings, SettingsError
 from sql.migrate import SchemaError, load_migrations, schema_version_check
 from sql.queries import load
 
@@ -47,8 +47,9 @@ def doctor(as_json: bool) -> None:
 
     \b
     Each check is ok, a warning or a problem:
-    time zone data (this node's, the leaders', PostgreSQL's own), the schema, the settings and
-    clocks of Postgres, capture's replication slot, the topics, definitions that cannot be read.
+    the settings that processes would read here, time zone data (this node's, the leaders',
+    PostgreSQL's own), the schema, the settings and clocks of Postgres, capture's replication slot,
+    the topics, definitions that cannot be read.
 
     Exit status 1 when there is a problem. What cannot be looked at is a problem and says why.
     """
@@ -56,7 +57,7 @@ def doctor(as_json: bool) -> None:
     tolerance_us = settings(CoordinatorSettings).clock_tolerance_seconds * SECOND
     with ThreadPoolExecutor(2) as pool:
         in_kafka = pool.submit(lambda: list(_guarded("topics", lambda: [_topics(capture)])))
-        found = [*_postgres(capture, tolerance_us), *in_kafka.result()]
+        found = [checks.process_settings(_refused()), *_postgres(capture, tolerance_us), *in_kafka.result()]
     problems = [check.name for check in found if check.state == PROBLEM]
     if as_json:
         print_json({"ok": not problems, "checks": [_as_json(check) for check in found]})
@@ -66,6 +67,17 @@ def doctor(as_json: bool) -> None:
     if problems:
         click.echo(f"cronstream: problems: {', '.join(problems)}", err=True)
         sys.exit(1)
+
+
+def _refused() -> list[str]:
+    """What the installation's processes would say of the settings that are here."""
+    problems: dict[str, None] = {}
+    for model in PROCESSES.values():
+        try:
+            settings(model)
+        except SettingsError as error:
+            problems[str(error)] = None
+    return list(problems)
 
 
 def _postgres(capture: CaptureSettings, tolerance_us: float) -> Iterable[Check]:

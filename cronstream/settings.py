@@ -31,6 +31,7 @@ from cronstream.topics import Topics
 
 PREFIX = "CRONSTREAM_"
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
+_URL = re.compile(r"https?://[^\s/]\S*")
 _ENDPOINTS = r"^[^\s,:]+:\d{1,5}(,[^\s,:]+:\d{1,5})*$"
 
 
@@ -40,6 +41,22 @@ def _parts(given: object) -> object:
 
 
 _Listed = BeforeValidator(_parts)
+
+
+def _folder(path: Path) -> Path:
+    """A folder that is there: with another's name a process would seem to do its work and not do it."""
+    if not path.is_dir():
+        raise ValueError(f"{path} is no folder: make it first, or name the one that is meant")
+    return path
+
+
+def _web_address(url: str) -> str:
+    if not _URL.fullmatch(url):
+        raise ValueError("is no address like https://host/path: it begins with http:// or https:// and has no blanks")
+    return url
+
+
+_Folder = Annotated[Path, AfterValidator(_folder)]
 
 
 def is_loopback(host: str) -> bool:
@@ -192,7 +209,7 @@ class HistorySettings(ConsumerSettings):
     """The most rows of one transaction."""
     history_linger_seconds: float = Field(0.2, gt=0)
     """How long a batch waits for more rows."""
-    history_folder: Path | None = None
+    history_folder: _Folder | None = None
     """Where old days are exported to; without it they stay in Postgres for ever."""
     history_days: int = Field(30, ge=2)
     """How many whole days stay in Postgres, after their own and after the last row that was written to them; then
@@ -206,7 +223,7 @@ class AlertSettings(ConsumerSettings):
     """How long the first alert of a kind waits for more of it."""
     alert_window_seconds: float = Field(30.0, gt=0)
     """After an alert, the next of its kind comes so much later, with the count."""
-    alert_webhook_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
+    alert_webhook_url: Annotated[str, AfterValidator(_web_address)] | None = None
     """Where alerts are POSTed to as JSON, beside their topic."""
     alert_webhook_token_file: Path | None = None
     """Sent to the webhook as a bearer token."""
@@ -237,7 +254,7 @@ class WorkerSettings(ConsumerSettings):
     """Processes of one program: it and all that it starts."""
     python_modules: Annotated[tuple[str, ...], _Listed] = ()
     """Modules, with what lies below them, that the ``python`` handler may call; none: it is off."""
-    python_path: Annotated[tuple[Path, ...], _Listed] = ()
+    python_path: Annotated[tuple[_Folder, ...], _Listed] = ()
     """Folders in which those modules are looked for, before the worker's own packages."""
     sql_connections: Path | None = None
     """The TOML file that names what the ``sql`` handler may connect to; none: it is off."""
@@ -314,4 +331,6 @@ def _explain(problem: Any) -> str:
     if problem["type"] == "missing":
         return f"{PREFIX}{where} is not set"
     says = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "bool_parsing":
+        says = f"is {problem['input']!r}, not true or false (yes or no, on or off, 1 or 0)"
     return f"{PREFIX}{where}: {says}" if where else str(says)

@@ -163,7 +163,8 @@ def main() -> None:
     try:
         settings = read_settings(HistorySettings, os.environ)
     except SettingsError as error:
-        sys.exit(f"streams.sink: {error}")
+        sys.stderr.write(f"streams.sink: {error}\n")
+        sys.exit(2)
     logs.set_up(settings.log_level)
     garbage.look_rarely()
     sink = Sink(settings, SystemClock())

@@ -33,7 +33,7 @@ def test_what_is_well_what_is_not_and_what_to_do(installation: TestInstallation)
     assert status == 1, "this installation has no capture yet"
     assert found.pop("replication slot")["state"] == "problem"
     assert {name: check["state"] for name, check in found.items()} == dict.fromkeys(
-        ["postgres", "wal_level", "track_commit_timestamp", "max_slot_wal_keep_size", "schema", "zone data",
+        ["settings", "postgres", "wal_level", "track_commit_timestamp", "max_slot_wal_keep_size", "schema", "zone data",
          "zone names", "zones in postgres", "clocks", "definitions", "topics"], "ok"
     )  # fmt: skip
     assert "nobody has led yet" in found["zone data"]["says"]

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from cronstream.bodies import PoisonItem, Policy, Work, pack, work_of
 from cronstream.clock import Anchor, FakeClock, iso, to_datetime, to_us
 from cronstream.records import Batch, Item, Kind, PoisonRecord, Source, in_batches
-from cronstream.settings import CoordinatorSettings, SettingsError, WorkerSettings, read_settings
+from cronstream.settings import (
+    AlertSettings,
+    CoordinatorSettings,
+    HistorySettings,
+    Installation,
+    SettingsError,
+    WorkerSettings,
+    read_settings,
+)
 from cronstream.topics import murmur2, partition_of, partitions_of
 
 ids = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -152,12 +160,12 @@ def test_instants_are_shown_as_the_standard_library_shows_them(instant: datetime
     assert iso(to_us(instant)) == instant.isoformat().replace("+00:00", "Z")
 
 
-def test_lists_are_written_with_commas() -> None:
-    lists = {"HTTP_ALLOW": "10.0.0.0/8, fd00::/8", "PYTHON_MODULES": "a,b.c,", "PYTHON_PATH": "/x"}
+def test_lists_are_written_with_commas(tmp_path: Path) -> None:
+    lists = {"HTTP_ALLOW": "10.0.0.0/8, fd00::/8", "PYTHON_MODULES": "a,b.c,", "PYTHON_PATH": f"{tmp_path}"}
     settings = read_settings(WorkerSettings, {**ENV, **{f"CRONSTREAM_{name}": text for name, text in lists.items()}})
     assert [str(network) for network in settings.http_allow] == ["10.0.0.0/8", "fd00::/8"]
     assert settings.python_modules == ("a", "b.c")
-    assert settings.python_path == (Path("/x"),)
+    assert settings.python_path == (tmp_path,)
     assert settings.process_slots >= 4
 
 
@@ -165,3 +173,37 @@ def test_lists_are_written_with_commas() -> None:
 def test_what_is_no_network_is_named(network: str) -> None:
     with pytest.raises(SettingsError, match="CRONSTREAM_HTTP_ALLOW: value is not a valid IPv4 or IPv6 network"):
         read_settings(WorkerSettings, {**ENV, "CRONSTREAM_HTTP_ALLOW": network})
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(HistorySettings, "HISTORY_FOLDER"), (WorkerSettings, "PYTHON_PATH")], ids=["sink", "workers"]
+)
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_folder_that_is_not_there_is_refused(
+    model: type[Installation], name: str, is_file: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "there"
+    if is_file:
+        path.write_text("")
+    with pytest.raises(SettingsError) as refused:
+        read_settings(model, {**ENV, f"CRONSTREAM_{name}": f"{path}"})
+    assert str(refused.value) == f"CRONSTREAM_{name}: {path} is no folder: make it first, or name the one that is meant"
+
+
+@pytest.mark.parametrize("word", ["true", "TRUE", "yes", "on", "1", "false", "No", "off", "0"])
+def test_the_words_of_a_switch(word: str) -> None:
+    enabled = read_settings(WorkerSettings, {**ENV, "CRONSTREAM_COMMAND_ENABLED": word}).command_enabled
+    assert enabled == (word.lower() in {"true", "yes", "on", "1"})
+
+
+def test_what_is_no_switch_is_shown_with_the_words_that_are() -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_settings(WorkerSettings, {**ENV, "CRONSTREAM_COMMAND_ENABLED": "ja"})
+    says = "is 'ja', not true or false (yes or no, on or off, 1 or 0)"
+    assert str(refused.value) == f"CRONSTREAM_COMMAND_ENABLED: {says}"
+
+
+@pytest.mark.parametrize("url", ["hook.example", "ftp://hook.example/", "https://", "https://a b/", "http:///x"])
+def test_what_is_no_address_of_a_webhook_is_refused_without_a_pattern(url: str) -> None:
+    with pytest.raises(SettingsError, match="CRONSTREAM_ALERT_WEBHOOK_URL: is no address like https://host/path"):
+        read_settings(AlertSettings, {**ENV, "CRONSTREAM_ALERT_WEBHOOK_URL": url})

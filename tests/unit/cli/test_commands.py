@@ -188,15 +188,20 @@ def test_doctor_says_what_it_could_not_look_at_and_what_it_knows(nowhere: dict[s
     answer = json.loads(result.stdout)
     assert answer["ok"] is False
     assert [(check["name"], check["state"]) for check in answer["checks"]] == [
+        ("settings", "ok"),
         ("zone data", "ok"),
         ("postgres", "problem"),
         ("topics", "problem"),
     ]
-    assert TZDATA_VERSION in answer["checks"][0]["says"]
-    assert "Postgres does not answer" in answer["checks"][1]["says"]
+    assert TZDATA_VERSION in answer["checks"][1]["says"]
+    assert "Postgres does not answer" in answer["checks"][2]["says"]
     shown = run("doctor", env=nowhere)
-    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok", *["PROBLEM", "remedy:"] * 2]
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok", "ok", *["PROBLEM", "remedy:"] * 2]
     assert shown.stderr == "cronstream: problems: postgres, topics\n"
+    named = run("doctor", "--json", env={**nowhere, "CRONSTREAM_PYTHON_PATH": "/nosuch"})
+    check = json.loads(named.stdout)["checks"][0]
+    says = "CRONSTREAM_PYTHON_PATH: /nosuch is no folder: make it first, or name the one that is meant"
+    assert (check["name"], check["state"], check["says"]) == ("settings", "problem", says)
 
 
 def test_servers_are_found_in_the_file_that_make_up_writes(nowhere: dict[str, str]) -> None:
@@ -315,15 +320,22 @@ def test_an_unknown_reason_is_refused_with_the_known_ones(command: str, nowhere:
     assert all(reason in result.stderr for reason in ("'bogus'", "exhausted", "refused_command", "unknown"))
 
 
+@pytest.mark.parametrize("command", ["redrive", "discard"])
+def test_all_letters_and_some_of_them_exclude_one_another(command: str, nowhere: dict[str, str]) -> None:
+    result = run("dead-letters", command, "--reason", "final", "--all", env=nowhere)
+    assert result.exit_code == 2
+    assert "--all takes every letter, and the other options only some" in failed_with_one_line(result)
+
+
 @pytest.mark.parametrize("command", [["export", "2026-01-01"], ["restore", "2026-01-01"]])
 def test_a_folder_that_is_not_there_is_not_made(command: list[str], nowhere: dict[str, str], tmp_path: Path) -> None:
     mistyped = tmp_path / "histroy"
-    for arguments, env in (
-        (["--folder", str(mistyped)], nowhere),
-        ([], {**nowhere, "CRONSTREAM_HISTORY_FOLDER": str(mistyped)}),
+    for arguments, env, status in (
+        (["--folder", str(mistyped)], nowhere, 2),
+        ([], {**nowhere, "CRONSTREAM_HISTORY_FOLDER": str(mistyped)}, 1),
     ):
         result = run("history", *command, *arguments, env=env)
-        assert result.exit_code == 2
+        assert result.exit_code == status
         assert f"{mistyped} is no folder: make it first" in failed_with_one_line(result)
     assert not mistyped.exists()
 

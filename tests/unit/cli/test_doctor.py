@@ -26,6 +26,13 @@ GOOD = {
 NOW = parse_instant("t", "2026-11-29T12:34:56Z") // 1_000_000
 
 
+def test_settings_that_processes_refuse_are_a_problem() -> None:
+    assert checks.process_settings([]).state == "ok"
+    check = checks.process_settings(["CRONSTREAM_HISTORY_FOLDER: /x is no folder: make it first", "other"])
+    assert check.state == "problem"
+    assert check.says == "CRONSTREAM_HISTORY_FOLDER: /x is no folder: make it first; other"
+
+
 def second(text: str) -> int:
     return parse_instant("t", text) // 1_000_000
 
