@@ -171,7 +171,7 @@ def test_attempts_are_run_reported_and_committed(world: World) -> None:
     done, failed = world.report(1, Kind.SUCCEEDED), world.report(3, Kind.FAILED)
     assert (done.tenant, done.name, done.worker, done.published_at, done.work) == ("acme", "job-1", "w1", 9, None)
     assert done.started_at <= (done.finished_at or 0)
-    assert (failed.error, failed.output) == ("exit code 4", "no\n")
+    assert (failed.error, failed.output) == ("exit code 4: no", "no\n")
     assert failed.work == command_item(3, ["sh", "-c", "echo no; exit 4"]).body
     eventually(lambda: world.committed(0).offset == 1 and world.committed(3).offset == 1, within=60)
     assert world.committed(0).sources == {(world.topics.triggers, 0): (0, 0)}

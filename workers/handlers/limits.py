@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Self
 
 import msgspec
@@ -49,12 +50,26 @@ class Limits(msgspec.Struct, frozen=True):
         for name, value in wanted.items():
             most = getattr(self, name)
             if not 1 <= value <= most:
-                raise BadPayload(
-                    f"limits.{name} is {value}; this worker allows 1 to {most} (CRONSTREAM_PROCESS_{name.upper()})"
-                )
+                raise BadPayload(f"limits.{name} is {value}; this worker allows 1 to {most} ({_setting(name)})")
         return msgspec.structs.replace(self, **wanted)
+
+    def passed(self, number: int) -> str | None:
+        """The limit for which the kernel sends this signal, and who sets it; None for other signals."""
+        if number == signal.SIGXFSZ:
+            return f"a file of more than {self.file_mib} MiB ({_set_by('file_mib')})"
+        if number == signal.SIGXCPU:
+            return f"more than {self.cpu_seconds} s of processor time ({_set_by('cpu_seconds')})"
+        return None
 
     def as_argument(self) -> str:
         """For the guard: five numbers with colons; sizes in bytes."""
         sizes = (self.cpu_seconds, self.memory_mib * MIB, self.file_mib * MIB, self.open_files, self.tree)
         return ":".join(map(str, sizes))
+
+
+def _setting(name: str) -> str:
+    return f"CRONSTREAM_PROCESS_{name.upper()}"
+
+
+def _set_by(name: str) -> str:
+    return f"limits.{name}, at most the worker's {_setting(name)}"

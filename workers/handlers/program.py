@@ -18,8 +18,10 @@ from pathlib import Path
 
 from workers.attempt import Attempt, Result, failed, succeeded
 from workers.handlers.limits import Limits
+from workers.text import CUT
 
 GUARD = Path(__file__).with_name("guard.py")
+LAST_LINE_CHARACTERS = 200
 KILL_SECONDS = 3.0
 """How long the guard may take to kill its tree before it is killed itself."""
 
@@ -57,8 +59,23 @@ async def run_program(program: Program, attempt: Attempt, output_bytes: int) -> 
     if code is not None and code < 0:
         if -code == signal.SIGKILL:
             _kill_group(guard.pid)  # The guard itself may be what was killed.
-        return failed(f"killed by {signal.Signals(-code).name}", output)
-    return failed(f"exit code {code}", output, final=code in program.final_exit_codes)
+        why = program.limits.passed(-code) or last_line(output)
+        return failed(_with_reason(f"killed by {signal.Signals(-code).name}", why), output)
+    what = _with_reason(f"exit code {code}", last_line(output))
+    return failed(what, output, final=code in program.final_exit_codes)
+
+
+def last_line(output: str | None) -> str | None:
+    """The last line with something on it, where programs say what went wrong; the beginning of a long one."""
+    lines = (line.strip() for line in reversed((output or "").splitlines()))
+    line = next(filter(None, lines), None)
+    if line is None or len(line) <= LAST_LINE_CHARACTERS:
+        return line
+    return line[: LAST_LINE_CHARACTERS - len(CUT)] + CUT
+
+
+def _with_reason(what: str, why: str | None) -> str:
+    return what if why is None else f"{what}: {why}"
 
 
 def identity(attempt: Attempt) -> dict[str, str]:

@@ -71,7 +71,26 @@ def test_exit_code_zero_has_succeeded() -> None:
 
 
 def test_any_other_exit_code_has_failed() -> None:
-    assert result_of(["sh", "-c", "echo no; exit 3"]) == Result(Kind.FAILED, "exit code 3", "no\n")
+    assert result_of(["sh", "-c", "echo no; exit 3"]) == Result(Kind.FAILED, "exit code 3: no", "no\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (None, None),
+        (" \n\n", None),
+        ("Traceback\n  File\nLookupError: no\n\n  \n", "LookupError: no"),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 199 + "…"),
+    ],
+)
+def test_the_last_line_says_what_went_wrong(said: str | None, line: str | None) -> None:
+    assert program.last_line(said) == line
+
+
+def test_output_that_is_not_kept_is_not_in_the_error_either() -> None:
+    _, result = run({"argv": ["sh", "-c", "echo secret; exit 3"]}, output_bytes=0)
+    assert result == Result(Kind.FAILED, "exit code 3", None)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV"])
@@ -81,7 +100,7 @@ def test_a_signal_has_failed(name: str) -> None:
 
 def test_a_missing_program_is_named() -> None:
     result = result_of(["/no/such/program"])
-    assert result.error == "exit code 127"
+    assert result.error == "exit code 127: /no/such/program: No such file or directory"
     assert result.output == "/no/such/program: No such file or directory\n"
 
 
@@ -208,19 +227,26 @@ def test_the_exit_codes_that_a_payload_names_are_final() -> None:
 
 def test_processor_time_is_limited() -> None:
     result = result_of([sys.executable, "-c", "while True: pass"], limits={"cpu_seconds": 1})
-    assert result.error == "killed by SIGXCPU"
+    limit = "limits.cpu_seconds, at most the worker's CRONSTREAM_PROCESS_CPU_SECONDS"
+    assert result.error == f"killed by SIGXCPU: more than 1 s of processor time ({limit})"
+
+
+def test_the_size_of_a_file_is_limited(tmp_path: Path) -> None:
+    write = ["dd", "if=/dev/zero", f"of={tmp_path / 'file'}", "bs=1M", "count=3", "status=none"]
+    result = result_of(write, limits={"file_mib": 2})
+    limit = "limits.file_mib, at most the worker's CRONSTREAM_PROCESS_FILE_MIB"
+    assert result.error == f"killed by SIGXFSZ: a file of more than 2 MiB ({limit})"
 
 
 def test_memory_is_limited_for_each_process() -> None:
     result = result_of([sys.executable, "-c", "bytearray(200 << 20)"], limits={"memory_mib": 100})
-    assert result.error == "exit code 1"
-    assert "MemoryError" in (result.output or "")
+    assert result.error == "exit code 1: MemoryError"
 
 
 def test_memory_is_limited_for_the_whole_tree() -> None:
     fork = "import os, time\nfor _ in range(5):\n  if not os.fork(): break\nb = bytearray(40 << 20)\ntime.sleep(60)"
     result = result_of([sys.executable, "-c", fork], limits={"memory_mib": 100})
-    assert result.error == "killed by SIGKILL"
+    assert result.error == "killed by SIGKILL: [killed: more than 100 MiB of memory]"
     assert result.output == "[killed: more than 100 MiB of memory]\n"
 
 
@@ -229,7 +255,8 @@ def test_the_number_of_processes_is_limited(tmp_path: Path) -> None:
     script = f"for i in 1 2 3 4 5 6; do sh -c 'echo $$ >> {pids}; sleep 600; :' & done; wait"
     _, result = run({"argv": ["sh", "-c", script]}, process_tree=5)
     assert result is not None
-    assert (result.error, result.output) == ("killed by SIGKILL", "[killed: more than 5 processes]\n")
+    said = "[killed: more than 5 processes]"
+    assert (result.error, result.output) == (f"killed by SIGKILL: {said}", f"{said}\n")
     assert not any(is_alive(pid) for pid in pids_in(pids, 6))
 
 
