@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -50,8 +51,31 @@ def asked_twice(ask: Callable[[], Answer]) -> Answer:
 def _look(
     settings: Installation, group: str, topics: Sequence[str], process: str, timeout_seconds: float
 ) -> dict[str, Any]:
+    places = [(topic, partition) for topic in topics for partition in range(settings.partitions)]
+    stand = stand_of(settings, group, places, timeout_seconds)
+    backlog = dict.fromkeys(range(settings.partitions), 0)
+    for (_, partition), behind in stand.waiting.items():
+        backlog[partition] += behind
+    total = sum(backlog.values())
+    if not stand.members:
+        waits = f"{count(total, 'record')} of {_named(topics)} {'waits' if total == 1 else 'wait'}"
+        raise Failure(f"nobody is in the group {group}: is a {process} running? {waits}")
+    return {"members": stand.members, "backlog": total, "backlog_by_partition": backlog}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of a group: who is in it, and by place what it has committed and how much it has not done."""
+
+    members: list[str]
+    committed: dict[Place, int]
+    waiting: dict[Place, int]
+
+
+def stand_of(settings: Installation, group: str, where: Sequence[Place], timeout_seconds: float) -> Standing:
+    """What Kafka says of a group at these places. Raises KafkaException."""
     client = admin(settings)
-    places = [TopicPartition(topic, partition) for topic in topics for partition in range(settings.partitions)]
+    places = [TopicPartition(*place) for place in where]
     asked = {"request_timeout": timeout_seconds}
     committed_asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)], **asked)
     ends_asked = client.list_offsets(dict.fromkeys(places, _LATEST), **asked)
@@ -59,14 +83,8 @@ def _look(
     members = _members(client, group, asked)
     ends = {_place(place): future.result().offset for place, future in ends_asked.items()}
     begins = {_place(place): future.result().offset for place, future in begins_asked.items()}
-    backlog = dict.fromkeys(range(settings.partitions), 0)
-    for (_, partition), behind in waiting(begins, ends, _committed(committed_asked[group])).items():
-        backlog[partition] += behind
-    total = sum(backlog.values())
-    if not members:
-        waits = f"{count(total, 'record')} of {_named(topics)} {'waits' if total == 1 else 'wait'}"
-        raise Failure(f"nobody is in the group {group}: is a {process} running? {waits}")
-    return {"members": members, "backlog": total, "backlog_by_partition": backlog}
+    committed = _committed(committed_asked[group])
+    return Standing(members, committed, waiting(begins, ends, committed))
 
 
 def waiting(begins: dict[Place, int], ends: dict[Place, int], committed: dict[Place, int]) -> dict[Place, int]:

@@ -14,11 +14,12 @@ from cli.environment import postgres
 from cli.errors import Failure
 from cli.groups import look_at_group
 from cli.topics import admin, partition_counts
+from cli.webhook import look_at_webhook
 from connectors.config import connector_name
 from connectors.connect_api import ConnectApi
 from coordinator.election import read_leader
 from coordinator.etcd import Etcd
-from cronstream.settings import CaptureSettings, Installation
+from cronstream.settings import AlertSettings, CaptureSettings, Installation
 from cronstream.topics import RETRY_TIERS
 from sql.migrate import schema_version_check
 from sql.queries import load
@@ -121,10 +122,14 @@ def probe_commands(settings: Installation) -> dict[str, Any]:
     return look_at_group(settings, group, [settings.topics.commands], "commands process", PROBE_SECONDS)
 
 
-def probe_alerts(settings: Installation) -> dict[str, Any]:
-    """Who watches dead letters, and how many wait to be told of. Raises Failure when nobody does."""
+def probe_alerts(settings: AlertSettings) -> dict[str, Any]:
+    """Who watches dead letters, how many wait to be told of, and how far the webhook is, if there is one.
+
+    Raises Failure when nobody watches, or the webhook does not get on.
+    """
     group = f"{settings.installation}-alerts"
-    return look_at_group(settings, group, [settings.topics.dead_letter], "alerts process", PROBE_SECONDS)
+    found = look_at_group(settings, group, [settings.topics.dead_letter], "alerts process", PROBE_SECONDS)
+    return {**found, "webhook": look_at_webhook(settings, PROBE_SECONDS)}
 
 
 def get_json(

@@ -93,7 +93,7 @@ def line(row: dict[str, Any]) -> tuple[object, ...]:
         row["number"],
         row["kind"],
         row["job_id"],
-        f"{row['tenant']}/{row['name']}",
+        name_of(row),
         row["state"],
         published(row),
         scheduled(row["begins"], row["ends"]),
@@ -108,7 +108,7 @@ def fields(row: dict[str, Any], stand: dict[str, int]) -> dict[str, object]:
         "request": row["number"],
         "id": row["id"],
         "kind": row["kind"],
-        "job": f"{text(row['job_id'])} ({row['tenant']}/{row['name']})",
+        "job": text(row["job_id"]) + (f" ({name})" if (name := name_of(row)) else ""),
         "state": row["state"],
         "reason": row["reason"],
         "published": published(row),
@@ -120,6 +120,12 @@ def fields(row: dict[str, Any], stand: dict[str, int]) -> dict[str, object]:
         "runs": ", ".join(f"{number:,} {state}" for state, number in stand.items()) or None,
     }
     return {name: value for name, value in shown.items() if value is not None}
+
+
+def name_of(row: dict[str, Any]) -> str | None:
+    """``tenant/name``, with ``-`` for the one that is not known; None where neither is."""
+    known = row["tenant"] is not None or row["name"] is not None
+    return f"{text(row['tenant'])}/{text(row['name'])}" if known else None
 
 
 def published(row: dict[str, Any]) -> str | None:

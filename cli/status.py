@@ -26,7 +26,7 @@ from cli.probes import (
     probe_streams,
     probe_workers,
 )
-from cronstream.settings import CaptureSettings, CoordinatorSettings
+from cronstream.settings import AlertSettings, CaptureSettings, CoordinatorSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def status(as_json: bool) -> None:
             "workers": lambda: probe_workers(chosen),
             "mover": lambda: probe_mover(chosen),
             "history": lambda: probe_history(chosen),
-            "alerts": lambda: probe_alerts(chosen),
+            "alerts": lambda: probe_alerts(settings(AlertSettings)),
             "commands": lambda: probe_commands(chosen),
         }
     )
@@ -167,6 +167,14 @@ def _group(answer: dict[str, Any]) -> list[str]:
     return [f"{', '.join(answer['members'])}; backlog {answer['backlog']:,}{where}"]
 
 
+def _alerts(answer: dict[str, Any]) -> list[str]:
+    webhook = answer["webhook"]
+    if webhook is None:
+        return _group(answer)
+    waits = "" if webhook["oldest_age"] is None else f", the oldest for {span(webhook['oldest_age'])}"
+    return [*_group(answer), f"webhook: backlog {webhook['backlog']:,}{waits}"]
+
+
 _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "postgres": _postgres,
     "kafka": _kafka,
@@ -176,6 +184,6 @@ _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "workers": _group,
     "mover": _group,
     "history": _group,
-    "alerts": _group,
+    "alerts": _alerts,
     "commands": _group,
 }

@@ -19,10 +19,15 @@ _LOOK_SECONDS = 10.0
 
 def admin(settings: Installation) -> AdminClient:
     """A client that keeps its complaints to itself: callers raise them."""
+    return AdminClient({"bootstrap.servers": settings.kafka, "socket.timeout.ms": 10_000}, logger=quiet_logger())
+
+
+def quiet_logger() -> logging.Logger:
+    """Takes a client's complaints and says nothing."""
     quiet = logging.getLogger("cli.kafka")
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
-    return AdminClient({"bootstrap.servers": settings.kafka, "socket.timeout.ms": 10_000}, logger=quiet)
+    return quiet
 
 
 def partition_counts(client: AdminClient, timeout_seconds: float = _LOOK_SECONDS) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,9 +15,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from cli import webhook
+from cli.errors import Failure, Unasked
+from cli.webhook import look_at_webhook
 from cronstream.clock import SECOND, SystemClock, iso
 from cronstream.dead_letters import Record, letter_of
 from cronstream.records import Item, Kind
+from cronstream.settings import AlertSettings
 from tests.integration.test_cli import Command
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
@@ -199,6 +205,46 @@ def test_a_webhook_hears_each_alert_until_it_has_taken_it(
         assert {seen[1] for seen in hook.seen} == {"Bearer s3cret"}
         assert [seen[2] for seen in hook.seen] == alerts.bodies() * 3
         assert "s3cret" not in installation.log_of("a1")
+    finally:
+        hook.shutdown()
+        hook.server_close()
+
+
+def test_a_webhook_that_takes_nothing_is_seen_in_the_status(
+    installation: TestInstallation, alerts: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = installation.settings(AlertSettings)
+
+    def look_first() -> tuple[object] | None:
+        with suppress(Unasked):  # the topic was just made
+            return (look_at_webhook(silent, 10),)
+        return None
+
+    assert eventually(look_first, within=60) == (None,)
+    hook = Hook()
+    hook.answers = [500] * 1000
+    url = f"http://127.0.0.1:{hook.server_port}/hook"
+    chosen = installation.settings(AlertSettings, alert_webhook_url=url)
+    with pytest.raises(Failure, match="a webhook is set and nobody is in the group"):
+        look_at_webhook(chosen, 10)
+    try:
+        process = installation.start("streams.alerts", "a1", alert_webhook_url=url)
+        eventually(lambda: "Alerts go to the webhook" in installation.log_of("a1"), within=60)
+        assert look_at_webhook(silent, 10) == {"backlog": 0, "oldest_age": None}
+        letters = Letters(installation)
+        letters.run(1)
+        letters.flush()
+        eventually(lambda: len(hook.seen) >= 2, within=60)
+        found = look_at_webhook(silent, 10)
+        assert found is not None
+        assert found["backlog"] == 1
+        assert timedelta(0) <= found["oldest_age"] < timedelta(seconds=60)
+        monkeypatch.setattr(webhook, "STUCK_SECONDS", -1.0)
+        with pytest.raises(Failure, match="the webhook does not get on: 1 alert waits for it, the oldest for"):
+            look_at_webhook(silent, 10)
+        process.terminate()
+        process.wait(30)
+        assert look_at_webhook(silent, 10) is None, "nobody wants it any more"
     finally:
         hook.shutdown()
         hook.server_close()

@@ -14,10 +14,12 @@ from cli.groups import asked_twice, waiting
 from cli.jobs import next_run
 from cli.output import count, instant, iso_span, printable, span, text
 from cli.references import readings
+from cli.requests import fields as request_fields
 from cli.requests import line, published
 from cli.runs import fields, of_request
-from cli.status import _leader
+from cli.status import _alerts, _leader
 from cli.topics import missing
+from cli.webhook import judged
 from cronstream.topics import Topics
 
 SPECS = Topics("here").specs(4)
@@ -176,6 +178,16 @@ def test_a_request_is_a_line() -> None:
     assert line(edit)[5:7] == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("tenant", "name", "shown"), [("a", "b", "a/b"), ("top", None, "top/-"), (None, "b", "-/b"), (None, None, None)]
+)
+def test_a_name_that_a_request_does_not_have_is_a_dash(tenant: str | None, name: str | None, shown: str | None) -> None:
+    row = {**BACKFILL, "tenant": tenant, "name": name}
+    assert line(row)[3] == shown
+    asked = {"id": None, "cursor": None, "attempt": None, "requested_by": "u", "ended_at": None}
+    assert request_fields({**row, **asked}, {})["job"] == ("3" if shown is None else f"3 ({shown})")
+
+
 def test_a_backfill_of_nobody_knows_how_many_shows_what_is_published() -> None:
     assert published({**BACKFILL, "runs": None}) == "7"
     assert published({**BACKFILL, "runs": None, "state": "refused"}) is None
@@ -242,3 +254,22 @@ def test_the_stored_answer_of_a_command_that_was_refused_is_told_as_such() -> No
     refused = answer | {"accepted": False, "error": {"message": "there is no job a/b"}}
     with pytest.raises(Failure, match=r"to run-now of a/b, which was refused: there is no job a/b \("):
         accepted(refused)
+
+
+@pytest.mark.parametrize(
+    ("webhook", "line"),
+    [
+        (None, None),
+        ({"backlog": 0, "oldest_age": None}, "webhook: backlog 0"),
+        ({"backlog": 1200, "oldest_age": timedelta(seconds=59)}, "webhook: backlog 1,200, the oldest for 59s"),
+    ],
+)
+def test_the_webhook_is_a_line_of_the_alerts(webhook: dict[str, Any] | None, line: str | None) -> None:
+    group = {"members": ["a1"], "backlog": 0, "backlog_by_partition": {0: 0}}
+    assert _alerts({**group, "webhook": webhook}) == ["a1; backlog 0", *([] if line is None else [line])]
+
+
+def test_a_webhook_that_let_an_alert_wait_through_its_tries_does_not_get_on() -> None:
+    assert judged(3, timedelta(seconds=60)) == {"backlog": 3, "oldest_age": timedelta(seconds=60)}
+    with pytest.raises(Failure, match="does not get on: 3 alerts wait for it, the oldest for 12m; what it answers"):
+        judged(3, timedelta(minutes=12))
