@@ -128,9 +128,13 @@ BEGIN
         RETURN true;
     ELSIF d.every IS NOT NULL THEN
         IF d.anchor IS NULL THEN
-            -- the commit is later than this, and nothing fires before it
+            -- the commit is later than this, and its own instant is none of the times unless the spread moves it
             IF d.ends_at < counts_from THEN
                 RETURN cronstream.refuse('ends_at', 'is over: every counts from now, where there is no anchor', d.ends_at::text, remedy);
+            ELSIF cronstream.us(d.ends_at) < cronstream.us(counts_from)
+                    + (CASE WHEN spread = '0' THEN cronstream.us(d.every) ELSE least(cronstream.us(spread), cronstream.us(d.every)) END) THEN
+                RETURN cronstream.refuse('ends_at', format('is before the first time: every counts from now, where there is no anchor, and is %s',
+                    d.every), d.ends_at::text, remedy);
             END IF;
             RETURN true;
         END IF;

@@ -241,6 +241,16 @@ def test_an_ended_job_can_still_be_edited(conn: Conn) -> None:
     conn.execute("UPDATE cronstream.job_definitions SET payload = '{}', spread_seconds = 3")
 
 
+def test_an_interval_that_ends_before_its_first_time_is_refused(conn: Conn) -> None:
+    """It counts from its commit, which is none of its times unless the spread moves it."""
+    now = datetime.now(UTC)
+    insert(conn, name="fires", every="10 seconds", ends_at=now + timedelta(seconds=15))
+    insert(conn, name="spread", every="10 seconds", ends_at=now + timedelta(seconds=9), spread_seconds=3)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="ends_at is before the first time") as refused:
+        insert(conn, name="never", every="10 seconds", ends_at=now + timedelta(seconds=5))
+    assert refused.value.diag.message_hint == "As it is, the job would never fire."
+
+
 def test_bounds_are_refused_only_where_python_finds_no_time_in_them(conn: Conn) -> None:
     chance = Random(12)
     begin = datetime(2026, 1, 1, tzinfo=UTC)
