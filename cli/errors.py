@@ -65,6 +65,12 @@ def _explain_postgres(error: Exception) -> Failure | None:
         return Failure("the database has no cronstream schema, or an old one: run `cronstream setup`")
     if isinstance(error, psycopg.errors.QueryCanceled):
         return Failure("Postgres took too long for this: ask for less (--limit, --since, --tenant, one job)")
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return Failure(
+            f"{one_line(error.diag.message_primary)}: the role lacks a right; the schema's owner gives it, to look at "
+            "everything with SELECT cronstream.grant_viewing('ROLE'), to define jobs and ask for runs with "
+            "SELECT cronstream.grant_definitions('ROLE')"
+        )
     if error.sqlstate is None:
         return Failure(f"Postgres does not answer: {one_line(error)}")
     told = sentences(error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)

@@ -8,10 +8,11 @@ import json
 from functools import partial
 from typing import Any
 
+import psycopg
 from psycopg.rows import dict_row
 
 from cli.environment import postgres
-from cli.errors import Failure
+from cli.errors import Failure, Unasked, explain
 from cli.groups import look_at_group
 from cli.topics import admin, partition_counts
 from cli.webhook import look_at_webhook
@@ -28,14 +29,18 @@ PROBE_SECONDS = 2.0
 
 
 def probe_postgres() -> dict[str, Any]:
-    """Schema, definitions, open edits, the oldest overdue schedule."""
+    """Schema, definitions, open edits, the oldest overdue schedule. Raises Unasked where the role may not look."""
     queries = load("cli")
-    with postgres() as connection:
-        schema_version_check(connection)
-        with connection.cursor(row_factory=dict_row) as cursor:
-            counts = cursor.execute(queries["count_definitions"]).fetchone() or {}
-            edits = cursor.execute(queries["open_edits"]).fetchone() or {}
-            overdue = cursor.execute(queries["oldest_overdue"]).fetchone()
+    try:
+        with postgres() as connection:
+            schema_version_check(connection)
+            with connection.cursor(row_factory=dict_row) as cursor:
+                counts = cursor.execute(queries["count_definitions"]).fetchone() or {}
+                edits = cursor.execute(queries["open_edits"]).fetchone() or {}
+                overdue = cursor.execute(queries["oldest_overdue"]).fetchone()
+    except psycopg.errors.InsufficientPrivilege as error:
+        failure = explain(error)
+        raise Unasked(failure.message if failure else str(error)) from error
     return {**counts, **edits, "oldest_overdue": overdue}
 
 

@@ -189,6 +189,16 @@ CREATE INDEX dead_letters_job_ids ON cronstream.dead_letters USING gin (job_ids)
 CREATE INDEX dead_letters_at ON cronstream.dead_letters (at);
 COMMENT ON TABLE cronstream.dead_letters IS 'Records set aside, with what became of them: cronstream dead-letters lists, redrives and discards.';
 
+-- What a role needs to look at everything that the command line shows, and to change nothing: the above, definitions and
+-- their schedules, edits and requests that are open, and dead letters, whose values hold payloads.
+CREATE FUNCTION cronstream.grant_viewing(role_name name) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM cronstream.grant_history(role_name);
+    EXECUTE format('GRANT SELECT ON cronstream.job_definitions, cronstream.schedules, cronstream.job_changes, cronstream.open_requests, '
+                   'cronstream.dead_letters, cronstream.zones, cronstream.schema_migrations TO %I', role_name);
+END $$;
+
 -- What a redrive of a run is found by: a letter that comes after it is decided already.
 CREATE INDEX requests_redrives ON cronstream.requests (job_id, scheduled_time, run_request_id) WHERE kind = 'redrive';
 
