@@ -276,7 +276,8 @@ BEGIN
     RETURN row;
 END $$;
 
--- Insert or replace a definition: what is left out takes its default, but for enabled, which stays as it is.
+-- Insert or replace a definition: what is left out takes its default, but for enabled, which stays as it is. A one-shot
+-- replaces no recurring job: whoever asks for one run does not mean to end a schedule.
 CREATE FUNCTION cronstream.put_definition(kind text, tenant text, name text, definition jsonb, id text) RETURNS jsonb
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -284,13 +285,19 @@ DECLARE
     read    cronstream.job_definitions;
     given   text[];
     was     bigint;
+    recurs  text;
     stored  record;
+    checked boolean;
 BEGIN
     request := cronstream.begin_request(kind, tenant, name, id);
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
     END IF;
-    SELECT d.revision INTO was FROM cronstream.job_definitions d WHERE d.tenant = put_definition.tenant AND d.name = put_definition.name;
+    SELECT d.revision, coalesce('cron ' || quote_literal(left(d.cron, 60)), 'every ' || d.every) INTO was, recurs FROM cronstream.job_definitions d WHERE d.tenant = put_definition.tenant AND d.name = put_definition.name;
+    IF kind = 'one-shot' AND recurs IS NOT NULL THEN
+        checked := cronstream.refuse('name', 'belongs to a recurring job', name,
+            'Choose another name, or replace that job by cronstream.upsert with run_at. cronstream.run_now runs it once, now.', recurs);
+    END IF;
     read := cronstream.read_definition(definition);
     given := ARRAY(SELECT jsonb_object_keys(definition));
     EXECUTE format(
@@ -307,7 +314,7 @@ CREATE FUNCTION cronstream.upsert(tenant text, name text, definition jsonb, id t
     LANGUAGE sql SET search_path = pg_catalog, pg_temp
     RETURN cronstream.put_definition('upsert', tenant, name, definition, id);
 
--- A job that runs once, at an instant. It replaces a job of the same name.
+-- A job that runs once, at an instant. It replaces a single time of the same name.
 CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at timestamptz, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
     LANGUAGE sql SET search_path = pg_catalog, pg_temp
     RETURN cronstream.put_definition('one-shot', tenant, name,

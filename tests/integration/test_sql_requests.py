@@ -186,6 +186,21 @@ def test_a_one_shot_is_a_job_with_one_time(conn: Conn) -> None:
     assert (stored["handler"], stored["payload"], stored["cron"]) == ("log", {"message": "hi"}, None)
 
 
+def test_a_one_shot_replaces_a_single_time_and_no_recurring_job(conn: Conn) -> None:
+    call(conn, "one_shot", "default", "later", "2030-01-01T00:00:00Z", "log")
+    assert call(conn, "one_shot", "default", "later", "2031-01-01T00:00:00Z", "log")["created"] is False
+    assert definition(conn, "later")["run_at"].startswith("2031")
+    call(conn, "upsert", "default", "often", Jsonb({"every": "90 seconds", "handler": "log"}))
+    for name, schedule in (("job", "cron '*/5 * * * *'"), ("often", "every 00:01:30")):
+        before = definition(conn, name)
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="recurring") as caught, conn.transaction():
+            call(conn, "one_shot", "default", name, "2030-01-01T00:00:00Z", "log", Jsonb({}), "mine")
+        assert caught.value.diag.column_name == "name"
+        assert caught.value.diag.message_detail == f"name is '{name}'. It has {schedule}."
+        assert "Choose another name" in (caught.value.diag.message_hint or "")
+        assert definition(conn, name) == before
+
+
 def test_a_backfill_stands_before_its_first_instant(conn: Conn) -> None:
     answer = call(conn, "backfill", "default", "job", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00")
     assert (answer["begins"], answer["ends"]) == ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00.000000Z")
@@ -532,10 +547,11 @@ def test_a_command_that_means_nothing_does_not_touch_the_answer_of_its_id(conn: 
     ids=lambda command: command["command"],
 )
 def test_every_command_is_accepted_and_repeats(conn: Conn, command: dict[str, Any]) -> None:
-    whole = Jsonb({**command, "id": "c2", "tenant": "default", "name": "job"})
+    name = "once" if command["command"] == "one-shot" else "job"
+    whole = Jsonb({**command, "id": "c2", "tenant": "default", "name": name})
     answer = call(conn, "apply_command", whole)
     assert answer["accepted"] is True
-    assert (answer["id"], answer["command"], answer["name"]) == ("c2", command["command"], "job")
+    assert (answer["id"], answer["command"], answer["name"]) == ("c2", command["command"], name)
     assert call(conn, "apply_command", whole) == answer
 
 
