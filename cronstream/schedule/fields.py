@@ -76,6 +76,7 @@ _ITEM = re.compile(
     r"|(?P<hash>H)(?:\((?P<from>[0-9]{1,2})-(?P<to>[0-9]{1,2})\))?)(?:/(?P<step>[0-9]+))?"
 )
 _UNITS = {"second": "S", "minute": "M", "hour": "H"}
+_OF_ONE_SIZE = ("second", "minute", "hour", "month")
 _SPECIAL = {rules.name: re.compile(rules.special) for rules in FIELDS}
 
 
@@ -141,6 +142,10 @@ def _add_item(rules: FieldRules, item: str, parsed: Field) -> None:
             alone = f"{quoted(item)} matches {rules.low} alone, like {quoted(str(rules.low))}"
             parsed.notices += (f"{rules.name}: {alone}",)
         values = range(rules.low, rules.high + 1, step or 1)
+        # Months differ in length, and no step divides a week: of days nobody expects it.
+        if step and step != rules.size and rules.size % step and rules.name in _OF_ONE_SIZE:
+            rest = f"a step of {rules.size % step}: {step} does not divide {rules.size}"
+            parsed.notices += (f"{rules.name}: {quoted(item)} goes from {values[-1]} to {rules.low}, {rest}",)
     else:
         first = last = _value(rules, a, item)
         if b is not None:

@@ -1,8 +1,8 @@
 """Legal but surprising: sentences for the user who defines a schedule, as SQL's NOTICE or a preview's remark.
 
-The definition succeeds all the same. Three things surprise people: two restricted day fields
-that are joined by OR, a step as long as its field, and a wall time that the next change of the
-zone's clock skips.
+The definition succeeds all the same. Four things surprise people: two restricted day fields
+that are joined by OR, a step as long as its field, one that does not divide it, and a wall time
+that the next change of the zone's clock skips.
 """
 
 from __future__ import annotations

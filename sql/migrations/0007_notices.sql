@@ -1,6 +1,6 @@
 -- What is valid and may still surprise: a NOTICE, after the statement has succeeded. Of cron the same
--- three things as in cronstream/schedule/notices.py: two restricted day fields, a step as long as its
--- field, a time that the next change of the zone's clock skips. Of run_at that it is past.
+-- four things as in cronstream/schedule/notices.py: two restricted day fields, a step as long as its
+-- field, one that does not divide it, a time that the next change of the zone's clock skips. Of run_at that it is past.
 
 -- A zone's clock jumps: the instant in seconds since the epoch, the offsets before and after.
 CREATE TYPE cronstream.clock_jump AS (at bigint, was int, becomes int);
@@ -122,13 +122,21 @@ DECLARE
     shown  CONSTANT text[] := cronstream.cron_fields(cron);
     fields CONSTANT text[] := string_to_array(upper(array_to_string(shown, ' ') COLLATE "C"), ' ');
     item   text;
+    step   int;
     found  text[] := '{}';
 BEGIN
     FOR i IN 1..6 LOOP
         CONTINUE WHEN strpos(fields[i], '*/') = 0;
         FOREACH item IN ARRAY string_to_array(fields[i], ',') LOOP
-            IF item ~ '^\*/' AND substr(item, 3)::int = sizes[i] THEN
+            CONTINUE WHEN item !~ '^\*/';
+            step := substr(item, 3)::int;
+            IF step = sizes[i] THEN
                 found := found || format('%s: "%s" matches %s alone, like "%3$s"', names[i], item, CASE WHEN i IN (4, 5) THEN 1 ELSE 0 END);
+            -- months differ in length, and no step divides a week: of days nobody expects it
+            ELSIF sizes[i] % step <> 0 AND i NOT IN (4, 6) THEN
+                found := found || format('%s: "%s" goes from %s to %s, a step of %s: %s does not divide %s', names[i], item,
+                    sizes[i] - sizes[i] % step + CASE WHEN i = 5 THEN 1 ELSE 0 END, CASE WHEN i = 5 THEN 1 ELSE 0 END,
+                    sizes[i] % step, step, sizes[i]);
             END IF;
         END LOOP;
     END LOOP;

@@ -52,6 +52,8 @@ def insert(conn: Conn, cron: str, name: str = "job", **columns: Any) -> None:
     [
         ("0 0 13 * 5", {}, 'day of month "13" and day of week "5" are both restricted: '),
         ("*/60 * * * *", {}, 'minute: "*/60" matches 0 alone, like "0"'),
+        ("*/45 * * * *", {}, 'minute: "*/45" goes from 45 to 0, a step of 15: 45 does not divide 60'),
+        ("0 0 1 */5 *", {}, 'month: "*/5" goes from 11 to 1, a step of 2: 5 does not divide 12'),
         ("0 0 */31 * *", {}, 'day of month: "*/31" matches 1 alone, like "1"'),
         ("30 2 * * *", {"timezone": "Europe/Berlin"}, "02:30 does not exist on "),
         ("30 2 * * *", {"timezone": "Europe/Berlin"}, "the job fires at 03:00 instead, "),

@@ -113,6 +113,12 @@ def test_star_decides_how_day_fields_join() -> None:
     assert parse("0 0 ? * 5").fields[DAY].star
     assert parse("0 0 13 * 5").notices[0].startswith("day of month")
     assert parse("0 0 */2 * 5").notices == ()
+    assert parse("*/45 * * * *").notices == ('minute: "*/45" goes from 45 to 0, a step of 15: 45 does not divide 60',)
+    assert parse("0 */5 1 */5 *").notices == (
+        'hour: "*/5" goes from 20 to 0, a step of 4: 5 does not divide 24',
+        'month: "*/5" goes from 11 to 1, a step of 2: 5 does not divide 12',
+    )
+    assert parse("*/15 */6 */2 */3 */2").notices == ()
     assert parse("*/60 * * * *").notices == ('minute: "*/60" matches 0 alone, like "0"',)
 
 
