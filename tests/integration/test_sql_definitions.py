@@ -243,7 +243,9 @@ def test_an_ended_job_can_still_be_edited(conn: Conn) -> None:
 
 def test_an_interval_that_ends_before_its_first_time_is_refused(conn: Conn) -> None:
     """It counts from its commit, which is none of its times unless the spread moves it."""
-    now = datetime.now(UTC)
+    row = conn.execute("SELECT now()").fetchone()
+    assert row is not None
+    now = row[0]
     insert(conn, name="fires", every="10 seconds", ends_at=now + timedelta(seconds=15))
     insert(conn, name="spread", every="10 seconds", ends_at=now + timedelta(seconds=9), spread_seconds=3)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="ends_at is before the first time") as refused:
