@@ -173,7 +173,11 @@ class Reader:
         if not self.loaded_through:
             self._load_first_horizon()
             self._plan_zones_anew()
-        elif self._database_clock.now_us() + self._ahead_us() > self._horizon_us:
+        else:
+            self._extend_when_due()
+
+    def _extend_when_due(self) -> None:
+        if self._database_clock.now_us() + self._ahead_us() > self._horizon_us:
             self._extend_horizon()
 
     def _ahead_us(self) -> int:
@@ -259,6 +263,8 @@ class Reader:
             raise Stopping
         if not first:
             self._follow()
+            if self.loaded_through:
+                self._extend_when_due()  # a million open edits take longer than the horizon reaches
 
     # ---- reading and handing over ----------------------------------------------------------
 

@@ -165,6 +165,31 @@ def test_a_feed_that_decodes_a_long_transaction_for_long_has_missed_nothing() ->
     assert (world.tables.changes, world.reader.capture_missed) == ({}, 0)
 
 
+def test_an_audit_that_takes_longer_than_the_horizon_reaches_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", 10)
+    world = quiet_world()
+    every = world.insert(every_us=20 * SECOND)
+    go_on(world, 2)
+    jobs = long_transaction(world)
+    world.feed.clear()
+    ask = world.reader._ask_rows
+
+    def slow(name: str, given: dict[str, Any]) -> list[Any]:
+        if name == "read_edits":
+            world.clock.advance(2.0)
+            world.dispatch()
+            world.write_all()
+        return ask(name, given)
+
+    world.reader._ask_rows = slow
+    for _ in range(4):
+        turn(world, 5.0)
+    assert planned(world, jobs) == MORE
+    late_us = [at_us - item.scheduled_us for at_us, item in world.log.items(every)]
+    assert len(late_us) >= 2
+    assert max(late_us) < 3 * SECOND
+
+
 def test_what_was_planned_in_silence_and_never_comes_was_missed() -> None:
     world = quiet_world()
     jobs = long_transaction(world)
