@@ -2,7 +2,9 @@
 
 RUNNING proves nothing: a connector that reads nothing says so as well. The proof
 is a heartbeat row that went through Postgres, Debezium and Kafka, so its age is
-read from the topic, against the database's clock.
+read from the topic, against the database's clock. A heartbeat may be long on its
+way, though, behind a transaction of a million rows: so it is noted as well when
+anything last moved.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import psycopg
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from connectors.connect_api import ConnectApi, ConnectUnavailable
-from connectors.seen import Observation, Slot
+from connectors.seen import Observation, Progress, Slot
 from cronstream.changes import Heartbeat, decode
 from cronstream.records import PoisonRecord
 from cronstream.settings import CaptureSettings
@@ -48,6 +50,7 @@ class Observer:
         )
         self._assigned = False
         self.last_heartbeat_us: int | None = None
+        self._progress = Progress()
 
     def __enter__(self) -> Self:
         return self
@@ -64,15 +67,14 @@ class Observer:
             status, connect_answers = self._api.status(self._name), True
         except ConnectUnavailable:
             status, connect_answers = None, False
-        self._read_heartbeats()
+        delivered = self._read_heartbeats()
         try:
             now_us, slot = self._ask_postgres()
         except psycopg.Error:
             self._disconnect()
             return Observation(connect_answers, status, False, None, None)
-        beat_us = self.last_heartbeat_us
-        age = None if beat_us is None else max(0.0, (now_us - beat_us) / 1e6)
-        return Observation(connect_answers, status, True, slot, age)
+        beat_us, moved_us = self.last_heartbeat_us, self._progress.moved_us(delivered, slot, now_us)
+        return Observation(connect_answers, status, True, slot, _age(beat_us, now_us), _age(moved_us, now_us))
 
     def drop_slot(self) -> bool:
         """Drop the slot unless somebody reads it; whether it is gone. Raises psycopg.Error."""
@@ -97,7 +99,9 @@ class Observer:
             self._conn.close()
             self._conn = None
 
-    def _read_heartbeats(self) -> None:
+    def _read_heartbeats(self) -> int:
+        """Note the newest; how many rows were delivered at all."""
+        delivered = 0
         topic = self._settings.topics.changes
         try:
             if not self._assigned:
@@ -109,17 +113,24 @@ class Observer:
                 messages = self._consumer.consume(1000, timeout=0.2)
                 for message in messages:
                     if message.error() is None:
-                        self._note(message.value())
+                        delivered += self._note(message.value())
                 if len(messages) < 1000:
-                    return
+                    break
         except KafkaException:
             # The topic is not there yet, or the broker is away: the age says so.
-            return
+            pass
+        return delivered
 
-    def _note(self, value: bytes | None) -> None:
+    def _note(self, value: bytes | None) -> bool:
+        """Whether it came out of Postgres: Debezium beats on its own as well."""
         try:
             event = decode(value)
         except PoisonRecord:
-            return
+            return False
         if isinstance(event, Heartbeat):
             self.last_heartbeat_us = max(event.committed_us, self.last_heartbeat_us or 0)
+        return event is not None
+
+
+def _age(then_us: int | None, now_us: int) -> float | None:
+    return None if then_us is None else max(0.0, (now_us - then_us) / 1e6)

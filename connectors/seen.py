@@ -38,6 +38,10 @@ class Slot:
     wal_status: str
     """reserved, extended: well. unreserved: about to be given up. lost: given up."""
     behind_bytes: int
+    confirmed: int = 0
+    """The position up to which Connect has confirmed to have delivered, in bytes of WAL."""
+    decoding: bool = False
+    """Its process in Postgres is at work: a long transaction takes it a minute, in which it sends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +56,22 @@ class Observation:
     """None: there is no such slot (if Postgres answers)."""
     heartbeat_age_seconds: float | None
     """None: none was delivered yet, or the database's clock is not known."""
+    still_seconds: float | None = None
+    """Since anything moved: a row on the topic, the slot's position, its process. None: not yet, or not known."""
+
+
+class Progress:
+    """When capture was last seen to move. One per process that watches."""
+
+    def __init__(self) -> None:
+        self._confirmed: int | None = None
+        self._moved_us: int | None = None
+
+    def moved_us(self, delivered: int, slot: Slot | None, now_us: int) -> int | None:
+        """After a look that found so many new rows, and the slot so. None: it was not seen to move yet."""
+        confirmed = None if slot is None else slot.confirmed
+        forward = self._confirmed is not None and confirmed is not None and confirmed > self._confirmed
+        if delivered or forward or (slot is not None and slot.decoding):
+            self._moved_us = now_us
+        self._confirmed = confirmed
+        return self._moved_us

@@ -94,13 +94,13 @@ def verdict(seen: Observation, memory: Memory, stale_seconds: float) -> Verdict:
         return _paced(Verdict(Action.RESUME, f"the connector is {status.connector}", alarm=True), memory)
     if status.failed:
         return _paced(_after_failure(Action.RESTART_FAILED, f"it failed: {status.reason}", memory), memory)
-    fresh = seen.heartbeat_age_seconds is not None and seen.heartbeat_age_seconds <= stale_seconds
-    if fresh and seen.slot is not None and seen.slot.wal_status not in WELL:
-        return Verdict(
-            Action.NOTHING, f"the slot's WAL is {seen.slot.wal_status}: it is about to be given up", alarm=True
-        )
-    if fresh and status.running:
-        return Verdict(Action.NOTHING)
+    if _within(stale_seconds, seen.heartbeat_age_seconds):
+        if seen.slot is not None and seen.slot.wal_status not in WELL:
+            return Verdict(
+                Action.NOTHING, f"the slot's WAL is {seen.slot.wal_status}: it is about to be given up", alarm=True
+            )
+        if status.running:
+            return Verdict(Action.NOTHING)
     if settling:
         return Verdict(Action.NOTHING, "it is starting")
     age = (
@@ -111,7 +111,14 @@ def verdict(seen: Observation, memory: Memory, stale_seconds: float) -> Verdict:
     late = (
         f"heartbeats are overdue: {age} delivered, while the connector says {status.connector}, its task {status.task}"
     )
+    if status.running and _within(stale_seconds, seen.still_seconds):
+        # A restart would begin the transaction from its start, and the next one again.
+        return Verdict(Action.NOTHING, f"it is behind, and works on (a long transaction, or many): {late}", alarm=True)
     return _paced(_after_failure(Action.RESTART_ALL, late, memory), memory)
+
+
+def _within(seconds: float, age_seconds: float | None) -> bool:
+    return age_seconds is not None and age_seconds <= seconds
 
 
 def _after_failure(action: Action, reason: str, memory: Memory) -> Verdict:

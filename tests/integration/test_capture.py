@@ -281,3 +281,23 @@ def test_no_secret_shows_in_connect_or_in_the_log(capture: Capture) -> None:
     connector = capture.registration.api._call("GET", f"/connectors/{capture.registration.name}")
     assert password not in str(connector)
     assert "${file:" in connector["config"]["database.password"]
+
+
+def test_the_watchdog_sees_whether_anything_moves(capture: Capture) -> None:
+    capture.process.send_signal(signal.SIGSTOP)  # its own watching is not to heal what is broken here
+    registration = capture.registration
+    with Observer(capture.settings, registration.api, registration.name, registration.slot) as observer:
+        observer.look()
+        capture.feed.until_change(capture.edit())
+        moved = eventually(observer.look, within=20, every=0.2)
+        assert moved.still_seconds is not None
+        assert moved.slot is not None
+        assert moved.slot.active
+        assert moved.slot.confirmed > 0
+        registration.api.stop(registration.name)
+
+        def still() -> bool:
+            return (observer.look().still_seconds or 0.0) > 3.0
+
+        eventually(still, within=60, every=0.2, says="it stands still for three seconds")
+    capture.process.send_signal(signal.SIGCONT)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from connectors.config import TEMPLATE, connector_config, connector_name, slot_name
-from connectors.seen import Observation, Slot, Status
+from connectors.seen import Observation, Progress, Slot, Status
 from connectors.verdict import RESTARTS_BEFORE_ANEW, Action, Memory, verdict
 from cronstream.settings import CaptureSettings, SettingsError
 
@@ -90,6 +90,9 @@ def test_nothing_is_done_while_all_is_well() -> None:
         ({"slot": Slot(False, "lost", 0)}, Action.BEGIN_ANEW),
         ({"heartbeat_age_seconds": 11.0}, Action.RESTART_ALL),
         ({"heartbeat_age_seconds": None}, Action.RESTART_ALL),
+        ({"heartbeat_age_seconds": 90.0, "still_seconds": 11.0}, Action.RESTART_ALL),
+        ({"heartbeat_age_seconds": 90.0, "still_seconds": 2.0}, Action.NOTHING),
+        ({"heartbeat_age_seconds": 90.0, "still_seconds": 2.0, "status": Status("RUNNING", None)}, Action.RESTART_ALL),
         ({"connect_answers": False, "status": None}, Action.NOTHING),
         ({"postgres_answers": False, "slot": None, "status": FAILED}, Action.NOTHING),
         ({"slot": Slot(True, "unreserved", 0)}, Action.NOTHING),
@@ -106,6 +109,34 @@ def test_a_connector_that_was_just_started_is_given_time() -> None:
     fresh = Memory(since_action_seconds=3.0)
     for changes in ({"slot": None}, {"heartbeat_age_seconds": None}, {"status": Status("RUNNING", None)}):
         assert verdict(seen(**changes), fresh, 10).action is Action.NOTHING
+
+
+IDLE = Slot(True, "reserved", 5_000_000, confirmed=100)
+DECODING = Slot(True, "reserved", 5_000_000, confirmed=100, decoding=True)
+FURTHER = Slot(True, "reserved", 1_000_000, confirmed=200)
+
+
+@pytest.mark.parametrize(
+    ("delivered", "slot", "moved"),
+    [(0, IDLE, False), (0, None, False), (1, IDLE, True), (1, None, True), (0, DECODING, True), (0, FURTHER, True)],
+)
+def test_a_row_a_position_and_a_process_at_work_are_progress(delivered: int, slot: Slot | None, *, moved: bool) -> None:
+    progress = Progress()
+    assert progress.moved_us(0, IDLE, 1_000) is None, "where it stands at first says nothing"
+    assert progress.moved_us(delivered, slot, 2_000) == (2_000 if moved else None)
+    assert progress.moved_us(0, slot if slot is not DECODING else IDLE, 3_000) == (2_000 if moved else None)
+
+
+def test_a_million_rows_decoded_for_minutes_are_no_standstill() -> None:
+    progress, memory, actions = Progress(), LONG_AGO, set()
+    for second in range(0, 300, 2):
+        decoding = second < 200  # then it delivers what it decoded, and last a heartbeat
+        moved_us = progress.moved_us(int(second >= 200), DECODING if decoding else IDLE, second * 1_000_000)
+        still = None if moved_us is None else second - moved_us / 1e6
+        decided = verdict(seen(heartbeat_age_seconds=float(second), still_seconds=still), memory, 10)
+        actions.add(decided.action)
+        memory = memory.passed(2).did(decided)
+    assert actions == {Action.NOTHING}
 
 
 def test_restarts_are_paced_and_end_in_a_new_beginning() -> None:
