@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 _EDITS_AT_ONCE = 2000
 """Edits read at once, or some more: capture brings a thousand of a large statement together."""
+_EDITS_BETWEEN_SLICES = 500
+"""Edits that were open when the term began: a million of them do not hold up what is due."""
 _OPEN_AT_ONCE = 10_000
 _LAST_ID = 2**63 - 1
 _TRIES_FOR_A_ROW = 20
@@ -88,7 +90,9 @@ class Reader:
         self._unseen: dict[int, tuple[int, int]] = {}
         """Changes of the feed whose row was not visible: by change id, (job_id, tries)."""
         self._horizon_us = 0
+        self._first_audit = self._audit_steps(first=True)
         self._audited_ns: int | None = None
+        """When the last audit ended; None: the first one did not yet."""
         self._told = 0
         self._asking = Asking(
             settings, "reader", stopping=stop.is_set, pause=stop.wait, adapt=_read_json, row_factory=dict_row
@@ -225,9 +229,13 @@ class Reader:
         self._unseen = unseen
 
     def _audit(self) -> None:
-        """Look at open changes; at the start of a term every one of them is planned."""
-        first = self._audited_ns is None
-        self._audited_ns = self._clock.boot_ns()
+        for _ in self._audit_steps(first=False):
+            self._follow()
+            self._extend_when_due()  # a million open edits take longer than the horizon reaches
+
+    def _audit_steps(self, *, first: bool) -> Iterator[None]:
+        """Look at open changes and plan what capture missed, some at a time; the first of a term plans every one."""
+        at_once = _EDITS_BETWEEN_SLICES if first else _EDITS_AT_ONCE
         closed = self._posted.ids()
         now_us = self._database_clock.now_us()
         stale_us = int(self._settings.audit_stale_seconds * SECOND)
@@ -242,9 +250,9 @@ class Reader:
                 waiting = overdue(set(due).difference(lost), self._heard_us, now_us, stale_us)
                 self._expected.expect(waiting)
                 due = sorted(lost + waiting, key=lambda change: change.change_id)
-            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), _EDITS_AT_ONCE):
+            for chunk in _chunks(list(dict.fromkeys(change.job_id for change in due)), at_once):
                 self._post_edits(chunk)
-                self._follow_unless(first)
+                yield
             if len(changes) < _OPEN_AT_ONCE:
                 break
             after_id = changes[-1].change_id
@@ -252,19 +260,14 @@ class Reader:
         self._ask("forget_announcements", {})
         self.requests.audit(self._ask)
         self._posted.close(closed)  # what was handed over meanwhile is not among them: these rows were read before
+        self._audited_ns = self._clock.boot_ns()
+        if first:
+            self._handing.put(Audited())
 
     def _note_missed(self, count: int) -> None:
         if count:
             self.capture_missed += count
             log.warning("Capture missed %d edits; they are planned from the table", count)
-
-    def _follow_unless(self, first: bool) -> None:
-        if self._stop.is_set():
-            raise Stopping
-        if not first:
-            self._follow()
-            if self.loaded_through:
-                self._extend_when_due()  # a million open edits take longer than the horizon reaches
 
     # ---- reading and handing over ----------------------------------------------------------
 
@@ -273,12 +276,17 @@ class Reader:
         began_ns, until_us = self._clock.boot_ns(), self._new_horizon_us()
         self._handing.put_and_wait(Horizon(until_us))
         self._slices.read(self._overdue_us, until_us)
-        while self._audited_ns is None:
+        self._horizon_us = until_us
+        if not self._handing.tail_is_written:
             self._handing.await_flushed()
+        while self._overdue_us is not None:
             self._look_up()
-        self._horizon_us, self.loaded_through = until_us, True
         seconds = (self._clock.boot_ns() - began_ns) / 1e9
         log.info("What falls due within the horizon is loaded", extra={"action": "loaded", "seconds": seconds})
+        while self._audited_ns is None:
+            self._look_up()
+            self._extend_when_due()
+        self.loaded_through = True
 
     def _extend_horizon(self) -> None:
         """Read what falls due between the horizon and the new one."""
@@ -295,7 +303,7 @@ class Reader:
         return begins or bool(self._unseen) or self._wake.is_set()
 
     def _look_up(self) -> None:
-        """Between two slices: what came meanwhile, once in a term what is overdue, and edits that were open.
+        """Between two slices: what came meanwhile, once in a term what is overdue, and some edits that were open.
 
         Nothing of it before the tail is written: what rows say until then may have been published.
         """
@@ -307,8 +315,7 @@ class Reader:
                 until_us, self._overdue_us = self._overdue_us, None
                 self._slices.read(None, until_us)  # looks up after its first slice
             else:
-                self._audit()
-                self._handing.put(Audited())
+                next(self._first_audit, None)
         self._follow()
 
     def _post_edits(self, job_ids: Sequence[int]) -> set[int]:

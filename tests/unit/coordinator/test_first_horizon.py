@@ -81,3 +81,34 @@ def test_a_leader_that_dies_before_its_tail_is_written_leaves_it_to_the_next() -
         world.act(world.read, world.dispatch, world.write_all)
     world.settle()
     world.check()
+
+
+def test_a_million_open_edits_do_not_hold_up_what_falls_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader is elected while they are open: they are planned between slices, and while the horizon moves on."""
+    monkeypatch.setattr("coordinator.reader._EDITS_BETWEEN_SLICES", 10)
+    world = World(1)
+    world.meanwhile = world.log.faults = False
+    due = [world.insert(every_us=7 * SECOND) for _ in range(40)]
+    go_on(world, 2)
+    opened = [world.insert(every_us=3600 * SECOND) for _ in range(600)]
+    world.feed.clear()
+    world.take_office()
+    ask = world.reader._ask_rows
+
+    def slow(name: str, given: dict[str, Any]) -> list[Any]:
+        if name == "read_edits":
+            world.clock.advance(0.1 * len(given["job_ids"]))
+            world.dispatch()
+            world.write_all()
+        return ask(name, given)
+
+    world.reader._ask_rows = slow
+    began_us = world.now_us()
+    world.read()
+    assert world.now_us() - began_us >= 60 * SECOND
+    world.dispatch()
+    world.write_all()
+    assert all(job_id in world.tables.schedules for job_id in opened)
+    late_us = [at_us - item.scheduled_us for job_id in due for at_us, item in world.log.items(job_id)]
+    assert len(late_us) >= 40 * 7
+    assert max(late_us) < 3 * SECOND
