@@ -53,6 +53,7 @@ class Feed:
                 "logger": logging.getLogger("coordinator.librdkafka"),
             }
         )
+        self._unreadable = 0
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
     def start(self) -> None:
@@ -89,7 +90,10 @@ class Feed:
         try:
             event = decode(value)
         except PoisonRecord as error:
-            log.error("A record on %s cannot be read; the audit will find what it said: %s", self._topic, error)
+            self._unreadable += 1
+            if self._unreadable.bit_count() == 1:  # the 1st, 2nd, 4th, 8th: a flood of them does not fill the log
+                says = "%d records of %s could not be read; the audit will find what they said. The last one: %s"
+                log.error(says, self._unreadable, self._topic, error)
             return
         if isinstance(event, Changes):
             self._changed(event)
