@@ -10,7 +10,7 @@ import psycopg
 
 from benchmarks import fleet, installation
 from benchmarks.installation import Bench
-from benchmarks.leading import made, open_changes, recorded, report_cores, start_capture, until_captured, whole_second
+from benchmarks.leading import all_planned, made, recorded, report_cores, start_capture, until_captured, whole_second
 from benchmarks.measure import Processors, percentiles_ms
 from benchmarks.report import Report
 from benchmarks.scale import jobs
@@ -82,7 +82,7 @@ def _measure(
     first = time.time()
     statement()
     committed = time.time()
-    bench.until(lambda: open_changes(connection) == 0, within=600, every=0.2)
+    bench.until(lambda: all_planned(connection), within=600, every=0.2)
     planned = time.time() - committed
     shares = processors.shares()
     late, _ = recorded(bench, int(first), int(time.time()) + 1)
