@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres
 from cli.errors import Failure, Unasked, explain
-from cli.groups import look_at_group
+from cli.groups import look_at_group, stand_at, what_waits
 from cli.topics import admin, partition_counts
 from cli.webhook import look_at_webhook
 from connectors.config import connector_name
@@ -29,7 +29,10 @@ PROBE_SECONDS = 2.0
 
 
 def probe_postgres() -> dict[str, Any]:
-    """Schema, definitions, open edits, the oldest overdue schedule. Raises Unasked where the role may not look."""
+    """Schema, definitions, open edits, the oldest overdue schedule, how late runs started.
+
+    Raises Unasked where the role may not look.
+    """
     queries = load("cli")
     try:
         with postgres() as connection:
@@ -37,11 +40,12 @@ def probe_postgres() -> dict[str, Any]:
             with connection.cursor(row_factory=dict_row) as cursor:
                 counts = cursor.execute(queries["count_definitions"]).fetchone() or {}
                 edits = cursor.execute(queries["open_edits"]).fetchone() or {}
+                started = cursor.execute(queries["started_lately"]).fetchone() or {}
                 overdue = cursor.execute(queries["oldest_overdue"]).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
         failure = explain(error)
         raise Unasked(failure.message if failure else str(error)) from error
-    return {**counts, **edits, "oldest_overdue": overdue}
+    return {**counts, **edits, "oldest_overdue": overdue, "started": started}
 
 
 def probe_kafka(settings: Installation) -> dict[str, Any]:
@@ -83,7 +87,31 @@ def probe_capture(settings: CaptureSettings) -> dict[str, Any]:
 
 
 def probe_streams(settings: Installation) -> dict[str, Any]:
-    """The figures of every process that owns a partition, added up. Raises Failure when one is missing."""
+    """The figures of every process that owns a partition, added up, and what they have not done of each topic.
+
+    Raises Failure when one is missing.
+    """
+    backlog = _streams_backlog(settings)
+    try:
+        return {**_owners_figures(settings), "backlog": backlog}
+    except Failure as failure:
+        waits = [what_waits(topic, known) for topic, known in (backlog or {}).items() if known["backlog"]]
+        raise Failure("; ".join([failure.message, *waits])) from failure
+
+
+def _streams_backlog(settings: Installation) -> dict[str, dict[str, Any]] | None:
+    """By topic; None when Kafka does not say: the figures are there without it."""
+    topics = settings.topics
+    names = [topics.triggers, topics.retry_due, topics.outcomes]
+    try:
+        stand = stand_at(settings, f"{settings.installation}-streams", names, PROBE_SECONDS)
+    except Unasked:
+        return None
+    return {name: stand.backlog(name) for name in names}
+
+
+def _owners_figures(settings: Installation) -> dict[str, Any]:
+    """Addresses and figures. Raises Failure when a partition has no owner, or its owner does not answer."""
     owners = asyncio.run(_owners(settings))
     unowned = [str(partition) for partition, address in owners.items() if address is None]
     addresses = sorted({address for address in owners.values() if address is not None})

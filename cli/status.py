@@ -124,7 +124,15 @@ def _postgres(answer: dict[str, Any]) -> list[str]:
     if overdue is not None:
         who = f"job {overdue['job_id']} ({overdue['tenant']}/{overdue['name']})"
         lines.append(f"overdue for longest: {who}, due {text(overdue['next_run_at'])}, {span(overdue['overdue'])} ago")
-    return lines
+    return [*lines, "in the last minute: " + _started(answer["started"])]
+
+
+def _started(started: dict[str, Any]) -> str:
+    """How late runs started."""
+    if not started["runs"]:
+        return "no run started that history knows of"
+    late = ", ".join(f"{share} {started[f'lateness_{share}_ms']:,.1f} ms" for share in ("p50", "p99", "max"))
+    return f"scheduled time to a run's start {late} ({count(started['runs'], 'run')})"
 
 
 def _kafka(answer: dict[str, Any]) -> list[str]:
@@ -158,21 +166,28 @@ def _quantiles(what: str, figures: dict[str, Any], name: str, nothing: str) -> s
 
 def _streams(answer: dict[str, Any]) -> list[str]:
     figures = ", ".join(f"{name} {value:,}" for name, value in answer["figures"].items())
-    return [f"at {', '.join(answer['addresses'])}", figures]
+    lines = [f"at {', '.join(answer['addresses'])}", figures]
+    if answer["backlog"] is None:
+        return [*lines, "backlog: could not be asked"]
+    return [*lines, *(f"{topic}: {_backlog(known)}" for topic, known in answer["backlog"].items())]
 
 
 def _group(answer: dict[str, Any]) -> list[str]:
-    behind = {partition: count for partition, count in answer["backlog_by_partition"].items() if count}
-    where = f" (by partition: {', '.join(f'{one}: {count:,}' for one, count in behind.items())})" if behind else ""
-    return [f"{', '.join(answer['members'])}; backlog {answer['backlog']:,}{where}"]
+    return [f"{', '.join(answer['members'])}; {_backlog(answer)}"]
+
+
+def _backlog(known: dict[str, Any]) -> str:
+    waits = "" if known["oldest_age"] is None else f", the oldest for {span(known['oldest_age'])}"
+    behind = {partition: number for partition, number in known.get("backlog_by_partition", {}).items() if number}
+    where = f" (by partition: {', '.join(f'{one}: {number:,}' for one, number in behind.items())})" if behind else ""
+    return f"backlog {known['backlog']:,}{waits}{where}"
 
 
 def _alerts(answer: dict[str, Any]) -> list[str]:
     webhook = answer["webhook"]
     if webhook is None:
         return _group(answer)
-    waits = "" if webhook["oldest_age"] is None else f", the oldest for {span(webhook['oldest_age'])}"
-    return [*_group(answer), f"webhook: backlog {webhook['backlog']:,}{waits}"]
+    return [*_group(answer), f"webhook: {_backlog(webhook)}"]
 
 
 _LINES: dict[str, Callable[[dict[str, Any]], list[str]]] = {

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from cli.errors import Failure
-from cli.groups import Place, asked_twice, stand_of
+from cli.groups import asked_twice, stand_of
 from cli.output import count, span
-from cli.topics import quiet_logger
-from cronstream.clock import SystemClock
 from cronstream.settings import AlertSettings
 
 STUCK_SECONDS = 60.0
@@ -34,11 +29,10 @@ def look_at_webhook(settings: AlertSettings, timeout_seconds: float) -> dict[str
             f"a webhook is set and nobody is in the group {group}: does the alerts process have "
             "CRONSTREAM_ALERT_WEBHOOK_URL?"
         )
-    begins = stand.committed.get(place, -1)
-    if begins < 0 or not stand.waiting[place]:  # one without a place begins where the topic ends
+    if stand.committed.get(place, -1) < 0:  # one without a place begins where the topic ends
         return judged(0, None)
-    age = asked_twice(lambda: _age(settings, place, begins, timeout_seconds))
-    return judged(stand.waiting[place], age)
+    backlog = stand.backlog()
+    return judged(backlog["backlog"], backlog["oldest_age"])
 
 
 def judged(backlog: int, oldest_age: timedelta | None) -> dict[str, Any]:
@@ -49,26 +43,3 @@ def judged(backlog: int, oldest_age: timedelta | None) -> dict[str, Any]:
             f"the oldest for {span(oldest_age)}; what it answers is in the log of the alerts process (action=webhook)"
         )
     return {"backlog": backlog, "oldest_age": oldest_age}
-
-
-def _age(settings: AlertSettings, place: Place, offset: int, timeout_seconds: float) -> timedelta | None:
-    """How old the first record from that offset on is; None if it is not to be had. Raises KafkaException."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.kafka,
-            "group.id": f"{settings.installation}-status",  # the client wants one; nothing is joined or committed
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        },
-        logger=quiet_logger(),
-    )
-    with closing(consumer):
-        consumer.assign([TopicPartition(*place, offset)])
-        message: Any = consumer.poll(timeout_seconds)
-        if message is None:
-            return None
-        if message.error() is not None:
-            raise KafkaException(message.error())
-        _, timestamp_ms = message.timestamp()
-        seconds = SystemClock().wall_us() // 1_000_000 - timestamp_ms // 1000
-        return timedelta(seconds=max(seconds, 0))

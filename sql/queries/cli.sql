@@ -153,3 +153,27 @@ SELECT s.job_id, d.tenant, d.name, s.next_run_at, clock_timestamp() - s.next_run
 FROM cronstream.schedules s LEFT JOIN cronstream.job_definitions d USING (job_id)
 WHERE s.next_run_at < clock_timestamp()
 ORDER BY s.next_run_at LIMIT 1
+
+-- name: started_lately
+-- How late runs started in the last minute, in ms: first attempts of schedules (requests and retries are not due at their
+-- scheduled time). History has no index by time, but is appended to: what was recorded last stands at the end of today's
+-- partition or yesterday's (UTC). At most the last 512 blocks (4 MiB) of each are read, however large the day is.
+WITH late AS (
+    SELECT started_at - scheduled_time AS late FROM cronstream.job_runs
+    WHERE scheduled_time >= current_date AND scheduled_time < current_date + 1
+      AND ctid >= (SELECT ('(' || greatest(pg_relation_size(cronstream.job_runs_partition(current_date))
+                                          / current_setting('block_size')::integer - 512, 0) || ',0)')::tid)
+      AND attempt = 1 AND request_id = 0 AND started_at > now() - interval '1 minute'
+    UNION ALL
+    SELECT started_at - scheduled_time FROM cronstream.job_runs
+    WHERE scheduled_time >= current_date - 1 AND scheduled_time < current_date
+      AND ctid >= (SELECT ('(' || greatest(pg_relation_size(cronstream.job_runs_partition(current_date - 1))
+                                          / current_setting('block_size')::integer - 512, 0) || ',0)')::tid)
+      AND attempt = 1 AND request_id = 0 AND started_at > now() - interval '1 minute'
+    UNION ALL
+    SELECT started_at - scheduled_time FROM cronstream.running_attempts
+    WHERE attempt = 1 AND request_id = 0 AND started_at > now() - interval '1 minute'),
+late_ms AS (SELECT extract(epoch FROM late)::float8 * 1000 AS late_ms FROM late)
+SELECT count(*) AS runs, percentile_disc(0.5) WITHIN GROUP (ORDER BY late_ms) AS lateness_p50_ms,
+       percentile_disc(0.99) WITHIN GROUP (ORDER BY late_ms) AS lateness_p99_ms, max(late_ms) AS lateness_max_ms
+FROM late_ms

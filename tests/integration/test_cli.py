@@ -351,44 +351,6 @@ def test_run_now_and_backfill_are_requests_and_an_id_is_asked_once(
     assert cronstream("jobs", "run-now", job, job, "--id", "x").exit_code == 2
 
 
-def test_status_counts_definitions_open_edits_and_open_requests(cronstream: Command, job: int) -> None:
-    cronstream("jobs", "pause", job)
-    cronstream("jobs", "run-now", job)
-    result = cronstream("status", "--json")
-    assert result.exit_code == 1, "no coordinator runs here"
-    postgres = json.loads(result.stdout)["postgres"]
-    assert (postgres["definitions"], postgres["paused"], postgres["open_changes"]) == (1, 1, 2)
-    assert (postgres["open_requests"], postgres["oldest_overdue"]) == (1, None)
-
-
-def test_status_shows_who_leads_and_what_streams_count(installation: TestInstallation, cronstream: Command) -> None:
-    installation.start("coordinator", "the-leader")
-    installation.start("streams", "streams-1")
-    installation.start("workers", "worker-1")
-    installation.start("streams.sink", "sink-1")
-    installation.start("streams.alerts", "alerts-1")
-    installation.start("streams.commands", "commands-1")
-    groups = ("workers", "history", "alerts", "commands")
-
-    def both() -> Any:
-        answer = json.loads(cronstream("status", "--json").stdout)
-        figures = "figures" in answer["leader"] and "figures" in answer["streams"]
-        return answer if figures and all("members" in answer[part] for part in groups) else None
-
-    answer = eventually(both, within=60, every=0.5, says="a leader and a streams process answer")
-    assert answer["leader"]["node"] == "the-leader"
-    assert answer["leader"]["token"] > 0
-    assert answer["streams"]["figures"]["admitted"] == 0
-    assert [answer[group]["members"] for group in groups] == [["worker-1"], ["sink-1"], ["alerts-1"], ["commands-1"]]
-    # A probe has two seconds, and a busy machine takes them now and then.
-    shown = eventually(
-        lambda: text if "could not be asked" not in (text := cronstream("status").stdout) else "", within=60, every=0.5
-    )
-    assert "so this etcd is in use" in cronstream.refusal("adopt-etcd", "--yes")
-    assert "worker-1; backlog 0" in shown
-    assert f"the-leader at {answer['leader']['address']}, token {answer['leader']['token']}" in shown
-
-
 def test_adopting_an_etcd_lets_tokens_go_on(cronstream: Command, database: psycopg.Connection[Any]) -> None:
     database.execute("UPDATE cronstream.coordinator_epoch SET token = 41")
     assert cronstream.json("adopt-etcd", "--yes") == {"adopted": True, "base": 41}

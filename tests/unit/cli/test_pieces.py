@@ -6,20 +6,16 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
 from cli.asking import accepted, told
-from cli.errors import Failure, Misuse, Unasked, explain, sentences
-from cli.groups import asked_twice, waiting
+from cli.errors import Failure, Misuse, explain, sentences
 from cli.jobs import next_run
 from cli.output import count, instant, iso_span, printable, span, text
 from cli.references import readings
 from cli.requests import fields as request_fields
 from cli.requests import line, published
 from cli.runs import fields, of_request
-from cli.status import _alerts, _leader
 from cli.topics import missing
-from cli.webhook import judged
 from cronstream.topics import Topics
 
 SPECS = Topics("here").specs(4)
@@ -81,43 +77,6 @@ def test_only_missing_topics_are_made() -> None:
     assert missing(SPECS, THERE) == []
     assert missing(SPECS, {}) == SPECS
     assert [spec.name for spec in missing(SPECS, {**THERE, "other": 9}) + missing(SPECS[:1], {})] == ["here.changes"]
-
-
-def test_what_waits_is_counted_from_what_is_committed_or_from_the_first_record() -> None:
-    def of(*offsets: int) -> dict[tuple[str, int], int]:
-        return {("attempts", partition): offset for partition, offset in enumerate(offsets)}
-
-    assert waiting(of(0, 7, 5), of(3, 10, 9), of(3, -1001, 2)) == of(0, 3, 4)
-
-
-def test_an_idle_leader_shows_no_old_figures() -> None:
-    figures = {
-        "loaded": 1,
-        "published": 1,
-        "requested": 1200,
-        "lateness_p50_ms": 3.14,
-        "lateness_p99_ms": 9.0,
-        "capture_lag_ms": 80.0,
-    }
-    known = {"node": "a", "address": "x:1", "token": 7, "since": "then", "horizon_seconds": 300.0}
-    assert _leader({**known, "figures": figures})[1:] == [
-        "1 job loaded (due within the next 5m); 1 trigger of schedules and 1,200 of requests published in this term",
-        "in the last minute: scheduled time to the broker's acknowledgement p50 3.1 ms, p99 9.0 ms",
-        "in the last minute: no edit",
-    ]
-
-
-def test_kafka_is_asked_twice_before_nobody_knows() -> None:
-    problems = [KafkaException(KafkaError(KafkaError._TIMED_OUT)) for _ in range(3)]
-
-    def ask() -> str:
-        if problems:
-            raise problems.pop()
-        return "two members"
-
-    with pytest.raises(Unasked, match="Kafka: "):
-        asked_twice(ask)
-    assert asked_twice(ask) == "two members"
 
 
 def test_a_topic_with_another_partition_count_is_refused_by_name() -> None:
@@ -254,22 +213,3 @@ def test_the_stored_answer_of_a_command_that_was_refused_is_told_as_such() -> No
     refused = answer | {"accepted": False, "error": {"message": "there is no job a/b"}}
     with pytest.raises(Failure, match=r"to run-now of a/b, which was refused: there is no job a/b \("):
         accepted(refused)
-
-
-@pytest.mark.parametrize(
-    ("webhook", "line"),
-    [
-        (None, None),
-        ({"backlog": 0, "oldest_age": None}, "webhook: backlog 0"),
-        ({"backlog": 1200, "oldest_age": timedelta(seconds=59)}, "webhook: backlog 1,200, the oldest for 59s"),
-    ],
-)
-def test_the_webhook_is_a_line_of_the_alerts(webhook: dict[str, Any] | None, line: str | None) -> None:
-    group = {"members": ["a1"], "backlog": 0, "backlog_by_partition": {0: 0}}
-    assert _alerts({**group, "webhook": webhook}) == ["a1; backlog 0", *([] if line is None else [line])]
-
-
-def test_a_webhook_that_let_an_alert_wait_through_its_tries_does_not_get_on() -> None:
-    assert judged(3, timedelta(seconds=60)) == {"backlog": 3, "oldest_age": timedelta(seconds=60)}
-    with pytest.raises(Failure, match="does not get on: 3 alerts wait for it, the oldest for 12m; what it answers"):
-        judged(3, timedelta(minutes=12))
