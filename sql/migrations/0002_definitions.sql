@@ -1,4 +1,4 @@
--- Job definitions: rows that users own; and job_changes: one row an edit, which capture is told of (0010_capture.sql).
+-- Job definitions: rows that users own; and job_changes: one row an edit, which capture is told of (0011_capture.sql).
 
 CREATE SEQUENCE cronstream.revisions;
 

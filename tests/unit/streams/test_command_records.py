@@ -39,7 +39,7 @@ def test_every_command_has_a_model_and_a_branch_in_sql() -> None:
 
 
 def test_the_columns_are_those_of_sql() -> None:
-    (file,) = MIGRATIONS.glob("*_requests.sql")
+    (file,) = MIGRATIONS.glob("*_edits.sql")
     text = file.read_text()
     listed = re.search(r"FUNCTION cronstream\.definition_columns.*?ARRAY\[(.*?)\]", text, re.DOTALL)
     assert listed is not None

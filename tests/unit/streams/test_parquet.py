@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sql.migrate import MIGRATIONS
 from streams import parquet
 from streams.parquet import COLUMNS, TEXTS, Content
 
@@ -80,8 +81,8 @@ def test_lines_are_what_copy_takes(tmp_path: Path) -> None:
 
 
 def test_the_columns_are_those_of_the_table() -> None:
-    ddl = (Path(__file__).parents[3] / "sql/migrations/0011_history.sql").read_text()
-    body = ddl.partition("CREATE TABLE cronstream.job_runs (")[2].partition("PRIMARY KEY")[0]
+    (file,) = MIGRATIONS.glob("*_history.sql")
+    body = file.read_text().partition("CREATE TABLE cronstream.job_runs (")[2].partition("PRIMARY KEY")[0]
     names = [line.split()[0] for line in body.splitlines() if line.strip()]
     assert list(COLUMNS) == names
 
