@@ -238,22 +238,24 @@ class Writer:
             return batch
 
     def _write(self, writes: Sequence[Write]) -> None:
-        if steps := [write for write in writes if isinstance(write, Steps)]:
+        """Writes of one kind."""
+        if advances := [write for write in writes if isinstance(write, Advances)]:
+            self._write_rows("advance", advance_statements(advances))
+        elif plans := [write for write in writes if isinstance(write, Plans)]:
+            self._write_rows("store_plans", plan_statements(plans))
+        elif steps := [write for write in writes if isinstance(write, Steps)]:
             self._write_steps(steps)
-            return
-        if tail := [write for write in writes if isinstance(write, TailRows)]:
+        elif tail := [write for write in writes if isinstance(write, TailRows)]:
             self._write_tail(tail)
-            return
-        for name, rows in statements(writes):
-            self._write_rows(name, rows)
 
-    def _write_rows(self, name: str, rows: dict[str, Any]) -> None:
-        reach("write.before")
-        done = self._execute(name, rows)
-        reach("write.done")
-        self.rows_written += done
-        if done < len(rows["job_ids"]):
-            self._look_into(rows["job_ids"], rows["versions"])
+    def _write_rows(self, name: str, statements: Sequence[dict[str, Any]]) -> None:
+        for rows in statements:
+            reach("write.before")
+            done = self._execute(name, rows)
+            reach("write.done")
+            self.rows_written += done
+            if done < len(rows["job_ids"]):
+                self._look_into(rows["job_ids"], rows["versions"])
 
     def _write_tail(self, writes: Sequence[TailRows]) -> None:
         """A row that has moved since says nothing: what counts is that none stays behind."""
@@ -289,22 +291,22 @@ class Writer:
             self._unmatched(strange)
 
 
-def statements(writes: Sequence[Write]) -> list[tuple[str, dict[str, Any]]]:
-    """Consecutive advances, merged, or plans as statements of at most MOST_ROWS; the last notes the offsets of all."""
-    advances = [write for write in writes if isinstance(write, Advances)]
-    planned = sorted(
-        (row for write in writes if isinstance(write, Plans) for row in write.rows), key=lambda row: row.job_id
-    )
-    merged = [merge(advances)] if advances else []
-    made = [
-        *(("advance", advance_parameters(one, part)) for one in merged for part in _parts(len(one))),
-        *(("store_plans", plan_parameters(planned[part])) for part in _parts(len(planned))),
-    ]
-    offsets = merged_offsets(writes)
-    return [
-        (name, {**rows, **offset_parameters(offsets if number == len(made) else {})})
-        for number, (name, rows) in enumerate(made, 1)
-    ]
+def advance_statements(writes: Sequence[Advances]) -> list[dict[str, Any]]:
+    """Consecutive advances, merged, as the parameters of one or more ``advance``."""
+    merged = merge(writes)
+    return _noting([advance_parameters(merged, part) for part in _parts(len(merged))], merged.offsets)
+
+
+def plan_statements(writes: Sequence[Plans]) -> list[dict[str, Any]]:
+    """Plans, ordered by job, as the parameters of one or more ``store_plans``; no job comes twice."""
+    rows = sorted((row for write in writes for row in write.rows), key=lambda row: row.job_id)
+    return _noting([plan_parameters(rows[part]) for part in _parts(len(rows))], merged_offsets(writes))
+
+
+def _noting(statements: list[dict[str, Any]], offsets: Mapping[int, int]) -> list[dict[str, Any]]:
+    """The last of several statements notes the offsets of all: only then is everything before them written."""
+    last = len(statements) - 1
+    return [{**rows, **offset_parameters(offsets if number == last else {})} for number, rows in enumerate(statements)]
 
 
 def merge(writes: Sequence[Advances]) -> Advances:
@@ -326,6 +328,7 @@ def merge(writes: Sequence[Advances]) -> Advances:
 
 
 def _parts(rows: int) -> list[slice]:
+    """Of at most MOST_ROWS."""
     return [slice(start, start + MOST_ROWS) for start in range(0, rows, MOST_ROWS)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.writer import NONE, Advances, Fenced, PlanRow, Plans, Writer, merge, statements
+from coordinator.writer import NONE, Advances, Fenced, PlanRow, Plans, Writer, merge, plan_statements
 from cronstream.clock import FakeClock
 from cronstream.settings import CoordinatorSettings
 
@@ -61,8 +61,7 @@ def test_merged_advances_keep_the_first_expected_and_the_last_of_the_rest() -> N
 
 
 def test_plan_parameters_are_ordered_by_job_and_name_every_change() -> None:
-    ((name, given),) = statements([plans(2, next_us=None), plans(1, gone=True)])
-    assert name == "store_plans"
+    (given,) = plan_statements([plans(2, next_us=None), plans(1, gone=True)])
     assert given["job_ids"] == [1, 2]
     assert given["next_us"] == [5, NONE]
     assert given["gone"] == [True, False]
