@@ -22,7 +22,7 @@ from cronstream.clock import SECOND, SystemClock, iso
 from cronstream.dead_letters import Record, letter_of
 from cronstream.records import Item, Kind
 from cronstream.settings import AlertSettings
-from tests.integration.test_cli import Command
+from tests.support.command import Command
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
 from tests.unit.streams.making import outcome, outcomes, run, triggers

@@ -15,7 +15,7 @@ from cli.groups import stand_at
 from cronstream.settings import Installation
 from cronstream.topics import partition_of
 from sql.queries import load
-from tests.integration.test_cli import DEFINE, Command
+from tests.support.command import Command, define
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
 from tests.unit.streams.making import run, triggers
@@ -50,9 +50,7 @@ def database(installation: TestInstallation) -> Iterator[psycopg.Connection[Any]
 
 @pytest.fixture
 def job(database: psycopg.Connection[Any]) -> int:
-    row = database.execute(DEFINE, ("billing", "nightly")).fetchone()
-    assert row is not None
-    return int(row[0])
+    return define(database, "billing", "nightly")
 
 
 def part(cronstream: Command, name: str) -> dict[str, Any]:

@@ -22,11 +22,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cronstream.bodies import Policy, Work, pack, report_of
 from cronstream.records import Item, Kind
-from tests.integration.test_streams import free_port
-from tests.integration.test_workers import SCHEDULED_US, TOKEN, World, is_alive, log_item
 from tests.support.installation import ROOT, TestInstallation
 from tests.support.poll import eventually
 from tests.support.receiver import Receiver
+from tests.support.streams import free_port
+from tests.support.workers import SCHEDULED_US, TOKEN, World, is_alive, log_item
 
 KEY = f"1-{SCHEDULED_US}-0"
 

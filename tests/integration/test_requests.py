@@ -12,9 +12,9 @@ import pytest
 from cronstream.clock import SECOND, to_us
 from cronstream.records import Item, Kind
 from tests.integration.test_coordinator import AUDITED, await_leader, insert
-from tests.integration.test_streams import PARTITIONS, at_work
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
+from tests.support.streams import PARTITIONS, at_work
 from tests.support.triggers import Watcher
 
 

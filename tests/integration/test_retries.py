@@ -20,9 +20,9 @@ from cronstream.clock import SECOND, SystemClock
 from cronstream.records import Batch, Item, Kind
 from cronstream.settings import ConsumerSettings
 from streams import mover
-from tests.integration.test_streams import JOBS, PARTITIONS, Publisher, Reader, at_work
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
+from tests.support.streams import JOBS, PARTITIONS, Publisher, Reader, at_work
 from tests.unit.streams.making import NOON, cancel, outcome, run, triggers, work
 
 STREAMS_POINTS = [

@@ -16,10 +16,10 @@ from cronstream.bodies import Policy, Work, pack
 from cronstream.clock import SystemClock
 from cronstream.records import Batch, Item, Kind
 from tests.integration.test_retries import moving
-from tests.integration.test_streams import JOBS, at_work
-from tests.integration.test_workers import World
 from tests.support.installation import TestInstallation
 from tests.support.poll import eventually
+from tests.support.streams import JOBS, at_work
+from tests.support.workers import World
 
 PARTITION = 0
 
