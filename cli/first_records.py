@@ -7,7 +7,6 @@ done ends with one that nobody commits, so that offsets alone show one behind, i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,19 +31,37 @@ class Firsts:
         return len(self.written_ms) + len(self.none_before)
 
 
-def first_records(settings: Installation, begins: Mapping[Place, int], timeout_seconds: float) -> Firsts:
+def reading_as(settings: Installation, group: str) -> Consumer:
+    """It reads by the group's name, which it neither joins nor commits for. To be closed."""
+    return Consumer(
+        {
+            "bootstrap.servers": settings.kafka,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",  # retention was faster
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            # One record a place is wanted, soon.
+            "fetch.message.max.bytes": 64 * 1024,
+            "queued.max.messages.kbytes": 1024,
+            "fetch.wait.max.ms": 50,
+        },
+        logger=quiet_logger(),
+    )
+
+
+def first_records(consumer: Consumer, begins: Mapping[Place, int], timeout_seconds: float) -> Firsts:
     """What is first from these offsets on, as far as it is heard in time. Raises KafkaException."""
     firsts = Firsts()
     if not begins:
         return firsts
     clock = SystemClock()
     until_ns = clock.boot_ns() + int(timeout_seconds * 1e9)
-    with closing(Consumer(_options(settings), logger=quiet_logger())) as consumer:
-        consumer.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
-        while len(firsts) < len(begins) and (left_ns := until_ns - clock.boot_ns()) > 0:
-            message: Any = consumer.poll(left_ns / 1e9)
-            if message is not None and _heard(firsts, message):
-                consumer.pause([TopicPartition(message.topic(), message.partition())])
+    consumer.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
+    while len(firsts) < len(begins) and (left_ns := until_ns - clock.boot_ns()) > 0:
+        message: Any = consumer.poll(left_ns / 1e9)
+        if message is not None and _heard(firsts, message):
+            consumer.pause([TopicPartition(message.topic(), message.partition())])
     return firsts
 
 
@@ -61,18 +78,3 @@ def _heard(firsts: Firsts, message: Any) -> bool:
     else:
         firsts.none_before[place] = message.offset()
     return True
-
-
-def _options(settings: Installation) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": settings.kafka,
-        "group.id": f"{settings.installation}-status",  # the client wants one; nothing is joined or committed
-        "enable.auto.commit": False,
-        "auto.offset.reset": "earliest",  # retention was faster
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        # One record a place is wanted, soon.
-        "fetch.message.max.bytes": 64 * 1024,
-        "queued.max.messages.kbytes": 1024,
-        "fetch.wait.max.ms": 50,
-    }
