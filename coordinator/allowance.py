@@ -25,6 +25,6 @@ class Allowance:
         """So many were taken."""
         self._left -= count
 
-    def wait_seconds(self) -> float:
-        """From when ``left`` was asked until there is one."""
-        return max(1 - self._left, 0) / self._per_second
+    def wait_seconds(self, count: float = 1) -> float:
+        """From when ``left`` was asked until there are so many, at most a second's worth."""
+        return max(count - self._left, 0) / self._per_second

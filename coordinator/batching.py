@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -36,6 +37,22 @@ def pack(jobs: LoadedJobs, slots: Slots, token: int) -> Iterator[Packed]:
     starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(slots)], strict=True):
         yield from _cut(jobs, slots[start:end], int(partitions[start]), token)
+
+
+def transactions(jobs: LoadedJobs, ready: deque[Packed], slots: Slots, token: int, most: int) -> Iterator[list[Packed]]:
+    """What is due in transactions of at most so many items: first what is packed, then the other slots, packed as they
+    are asked for.
+    """
+    while ready or slots.size:
+        batches: list[Packed] = []
+        room = most
+        while ready and (not batches or len(ready[0].slots) <= room):
+            batches.append(ready.popleft())
+            room -= len(batches[-1].slots)
+        if not ready and room > 0:
+            batches += pack(jobs, slots[:room], token)
+            slots = slots[room:]
+        yield batches
 
 
 def _cut(jobs: LoadedJobs, slots: Slots, partition: int, token: int) -> Iterator[Packed]:

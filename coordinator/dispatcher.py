@@ -14,7 +14,8 @@ Postgres is not waited for between due and published. Only an edited job waits:
 it is armed when its plan is written, since until then nobody who takes over
 could tell the new schedule's triggers on the log from the old one's.
 
-On-time work goes before what was missed (backlog.py), and both before requests (request_queue.py).
+On-time work goes before what was missed (backlog.py), both before requests (request_queue.py) and deletions
+(deletions.py).
 
 A job whose times cannot be computed is set aside alone: a skip says why, its
 row gets no next time, and the next edit plans it anew.
@@ -27,7 +28,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -35,11 +35,12 @@ import numpy as np
 from coordinator.ahead import Ahead
 from coordinator.arrivals import Arrival, Audited, Edit, Forget, Horizon, JobColumns, Loaded, Mailbox, Requested
 from coordinator.backlog import Backlog
-from coordinator.batching import Packed, item_batches, pack
+from coordinator.batching import item_batches, transactions
 from coordinator.database_clock import DatabaseClock
-from coordinator.edits import PassedTimes, planned_edit
+from coordinator.deletions import Deletions
+from coordinator.edits import PassedTimes, parted, planned_edit
 from coordinator.figures import Figures
-from coordinator.items import edit_items, owed_items, set_aside
+from coordinator.items import owed_items, set_aside
 from coordinator.loaded import LoadedJobs
 from coordinator.next_times import next_times
 from coordinator.publisher import Publisher
@@ -100,6 +101,7 @@ class Dispatcher:
         """When the newest transaction began."""
         self._backlog = Backlog(self._jobs, settings.catch_up_per_second, clock.now_us())
         self._requests = RequestQueue(settings, clock.now_us())
+        self._deletions = Deletions(settings.deletions_per_second, clock.now_us())
         self._horizon_us = 0
         self._unwritten = Unwritten()
         self._tail = dict(tail.newest)
@@ -140,7 +142,8 @@ class Dispatcher:
             self._fire(due, now_us)
         caught_up = self._catch_up(max(now_us, self._clock.now_us())) if len(self._backlog) else 0
         requested = self._publish_requested(max(now_us, self._clock.now_us())) if len(self._requests) else 0
-        return bool(due.size or caught_up or requested or len(self._mailbox)) or self._ahead.step(now_us)
+        told = self._tell_deletions(max(now_us, self._clock.now_us())) if len(self._deletions) else 0
+        return bool(due.size or caught_up or requested or told or len(self._mailbox)) or self._ahead.step(now_us)
 
     def _gathering_seconds(self) -> float:
         """Until the next transaction may begin; not positive: now."""
@@ -150,7 +153,7 @@ class Dispatcher:
 
     def _wait_seconds(self) -> float:
         longest = _WAIT_FOR_WRITE if self._unwritten.has_planned else _LONGEST_WAIT
-        for waiting in (self._backlog, self._requests):
+        for waiting in (self._backlog, self._requests, self._deletions):
             if (turn_seconds := waiting.wait_seconds()) is not None:
                 longest = min(longest, turn_seconds)
         next_us = self._wheel.next_at()
@@ -171,7 +174,8 @@ class Dispatcher:
         for slot in due[~on_time].tolist():
             self._backlog.add(slot)
         published = []
-        for batches in self._transactions(*self._ahead.take(due[on_time], now_us)):
+        ready, slots = self._ahead.take(due[on_time], now_us)
+        for batches in transactions(jobs, ready, slots, self.token, self._settings.transaction_items):
             # A new anchor may set the clock back a little, yet what was due is due.
             published_at = max(now_us, self._clock.now_us())
             offsets = self._publish(packed.published(published_at) for packed in batches)
@@ -183,19 +187,6 @@ class Dispatcher:
             if failed:
                 offsets = {**offsets, **self._set_aside(failed, now_us)}
             self._move_on(chunk, next_us, offsets)
-
-    def _transactions(self, ready: deque[Packed], slots: Slots) -> Iterator[list[Packed]]:
-        """What is due in transactions: first what is packed, then the other slots, packed as they are asked for."""
-        while ready or slots.size:
-            batches: list[Packed] = []
-            room = self._settings.transaction_items
-            while ready and (not batches or len(ready[0].slots) <= room):
-                batches.append(ready.popleft())
-                room -= len(batches[-1].slots)
-            if not ready and room > 0:
-                batches += pack(self._jobs, slots[:room], self.token)
-                slots = slots[room:]
-            yield batches
 
     def _catch_up(self, now_us: int) -> int:
         """Publish what jobs of the backlog owe by now, as their policies say; returns how many jobs."""
@@ -232,6 +223,17 @@ class Dispatcher:
             self.figures.requested += len(items)
             self._writer.put(Steps(steps, offsets))
         return len(steps)
+
+    def _tell_deletions(self, now_us: int) -> int:
+        """Publish that jobs are deleted, as far as the rate allows, and store it; returns how many."""
+        told = self._deletions.take(now_us)
+        if told:
+            offsets = self._publish(self._item_batches([one.cancel for one in told], now_us))
+            reach("deletions.published")
+            number = self._writer.put(Plans([one.row for one in told], offsets))
+            for one in told:
+                self._unwritten.planned(one.row.job_id, Row(number, NONE, one.row.version), one.row.anchor_us, None)
+        return len(told)
 
     def _set_aside(self, failed: Mapping[int, Exception], now_us: int) -> dict[int, int]:
         """Publish why jobs have no next time after the one just published."""
@@ -285,7 +287,8 @@ class Dispatcher:
                 self._edit(arrival.edits)
 
     def _load(self, jobs: JobColumns) -> None:
-        new = (self._jobs.slots_of(jobs.job_id) == ABSENT) & ~self._unwritten.of(jobs.job_id)
+        known = self._unwritten.of(jobs.job_id) | self._deletions.of(jobs.job_id)
+        new = (self._jobs.slots_of(jobs.job_id) == ABSENT) & ~known
         sound = new.copy()
         sound[list(jobs.errors)] = False
         stays = sound & (jobs.next_us != NONE) & (jobs.next_us <= self._horizon_us)
@@ -322,6 +325,7 @@ class Dispatcher:
         self._settle_rows(jobs.only(np.array(broken)), offsets)
 
     def _forget(self, job_ids: Sequence[int]) -> None:
+        self._deletions.forget(job_ids)
         for job_id in job_ids:
             self._unwritten.forget(job_id)
         slots = self._jobs.slots_of(np.array(job_ids, np.int64))
@@ -337,19 +341,22 @@ class Dispatcher:
             planned_edit(edit, *position, now_us, self._tail.pop(edit.job_id, NONE), self._passed.of(edit.job_id))
             for edit, position in zip(edits, self._positions(edits), strict=True)
         ]
-        items = [item for one in planned for item in edit_items(one.edit, one.plan, one.work)]
+        at_once, deletions = parted(planned)
+        items = [item for one in at_once for item in one.items()]
         offsets = self._publish(self._item_batches(items, now_us)) if items else {}
         self.figures.acknowledged(items=items)
         reach("plan.published")
-        number = self._writer.put(Plans([one.row() for one in planned], offsets))
+        number = self._writer.put(Plans([one.row() for one in at_once], offsets)) if at_once else 0
         self._forget([one.edit.job_id for one in planned])
+        self._deletions.add(deletions)
         for one in planned:
+            if one.edit.definition is None:
+                self._requests.delete(one.edit.job_id)
+        for one in at_once:
             job_id, plan = one.edit.job_id, one.plan
             row = Row(number, NONE if plan.next_us is None else plan.next_us, one.version + 1)
             self._unwritten.planned(job_id, row, plan.anchor_us, one.job())
             self._passed.keep(job_id, plan.passed, now_us)
-            if one.edit.definition is None:
-                self._requests.delete(job_id)
         self.figures.planned([one.edit.changes[-1].committed_us for one in planned])
 
     def _positions(self, edits: Sequence[Edit]) -> Iterator[tuple[int | None, int, int | None]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.arrivals import Edit, Job
-from coordinator.items import set_aside
+from coordinator.deletions import Deletion
+from coordinator.items import edit_items, set_aside
 from coordinator.planning import Passed, Plan, replan
 from coordinator.rules import Rule, packed_work
-from coordinator.writer import PlanRow
+from coordinator.writer import NONE, PlanRow
 from cronstream.clock import SECOND
+from cronstream.records import Item
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,19 @@ class PlannedEdit:
     version: int
     plan: Plan
     work: bytes
+    in_tail: bool = False
+    """What the last leader published of the job perhaps stands on the log alone, until this is stored."""
+
+    def items(self) -> list[Item]:
+        """What is published."""
+        return edit_items(self.edit, self.plan, self.work)
+
+    def deletion(self) -> Deletion | None:
+        """A deletion that may wait: nothing but the cancel is to be published, and nothing but it can be forgotten."""
+        if self.edit.definition is not None or self.plan.runs or self.plan.skips or self.in_tail:
+            return None
+        (cancel,) = self.items()
+        return Deletion(cancel, self.row())
 
     def row(self) -> PlanRow:
         """What is stored."""
@@ -70,6 +86,13 @@ class PlannedEdit:
         if plan.rule is None or plan.next_us is None:
             return None
         return Job(self.edit.job_id, plan.next_us, self.version + 1, plan.rule, self.work)
+
+
+def parted(planned: Sequence[PlannedEdit]) -> tuple[list[PlannedEdit], list[Deletion]]:
+    """Those to be published and stored at once, and what of the others waits its turn."""
+    deletions = [one.deletion() for one in planned]
+    at_once = [one for one, deletion in zip(planned, deletions, strict=True) if deletion is None]
+    return at_once, [deletion for deletion in deletions if deletion is not None]
 
 
 def planned_edit(
@@ -100,4 +123,4 @@ def planned_edit(
         first_us = at_us if next_us is None else min(next_us, at_us)
         plan = Plan(skips=[set_aside(repr(error), first_us, at_us)], anchor_us=anchor_us, rule=rule)
         work = b""
-    return PlannedEdit(edit, version, plan, work)
+    return PlannedEdit(edit, version, plan, work, in_tail=settled_us != NONE)

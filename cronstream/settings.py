@@ -151,6 +151,9 @@ class CoordinatorSettings(Served):
     """How fast missed times are published after an outage, across the fleet; on-time work goes first."""
     backfill_per_second: int = Field(100, ge=1)
     """How fast backfills are published, all together; on-time work and what was missed go first."""
+    deletions_per_second: int = Field(1000, ge=1)
+    """How fast retries and waiting runs of deleted jobs learn of it, after all that is due. Their schedules end
+    at once, however many there are."""
     transaction_items: int = Field(50_000, ge=1)
     """The most items in one Kafka transaction."""
     gather_seconds: float = Field(0.008, ge=0, le=1)

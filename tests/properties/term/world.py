@@ -28,7 +28,7 @@ from tests.properties.term.tables import DEFAULTS, WORK, RequestRow, Tables
 START_US = 1_800_000_000_000_000
 SETTINGS = CoordinatorSettings(
     postgres="", kafka="k:1", etcd="e:1", partitions=2, horizon_seconds=10, transaction_items=3, audit_seconds=1.0,
-    audit_stale_seconds=3.0,
+    audit_stale_seconds=3.0, deletions_per_second=1,
 )  # fmt: skip
 
 
@@ -321,6 +321,8 @@ class World:
         row = self.tables.schedules.get(job_id)
         if history[-1][1] is None:
             assert row is None
+            _, last = self.log.items(job_id)[-1]
+            assert last.kind == Kind.CANCEL, "a deletion is told, and is the last of its job"
         else:
             assert row is not None
             # A job in the wheel may have a lower bound in its row, after a takeover.
