@@ -1,7 +1,8 @@
 -- Requests: what users ask for beside the schedule, in SQL or by a command in Kafka. One row a request,
 -- by the caller's own id: a repeated id changes nothing and gets the stored answer, and is refused of another
 -- operation or job. The functions below, and those of 0010_edits.sql, are the one implementation of every operation;
--- both interfaces call them.
+-- both interfaces call them. Those that users call, the doors, are the right to what they do, and run as the owner: nobody
+-- else writes requests, so what the leader finds open has passed a door's checks.
 
 CREATE TABLE cronstream.requests (
     number        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,   -- the request_id of its runs
@@ -51,9 +52,9 @@ CREATE FUNCTION cronstream.utc(instant timestamptz) RETURNS text
 -- Take a request in, or find the answer of the same id. A caller that comes at the same moment waits here.
 -- An id that was used for another operation or another job is a unique violation: nobody gets the answer to
 -- something else. A job that was renamed meanwhile is the same job.
--- The rows of requests are written by this and finish_request alone, so that no right on them is needed.
+-- It and finish_request run with the rights of the door that calls them: to anybody else they are of no use.
 CREATE FUNCTION cronstream.begin_request(kind text, tenant text, name text, id text, OUT number bigint, OUT answer jsonb)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     checked boolean;
@@ -61,7 +62,15 @@ DECLARE
 BEGIN
     IF begin_request.tenant IS NULL THEN
         checked := cronstream.refuse('tenant', 'is missing', NULL, 'It is ''default'' where none was chosen.');
-    ELSIF begin_request.id !~ '^[ -~]*[!-~][ -~]*$' OR length(begin_request.id) > 200 THEN
+    END IF;
+    -- what people mostly write is settled by one look
+    IF begin_request.tenant !~ '^[ -~]*[!-~][ -~]*$' OR length(begin_request.tenant) > 255 THEN
+        checked := cronstream.check_name('tenant', begin_request.tenant, 255);
+    END IF;
+    IF begin_request.name !~ '^[ -~]*[!-~][ -~]*$' OR length(begin_request.name) > 255 THEN
+        checked := cronstream.check_name('name', begin_request.name, 255);
+    END IF;
+    IF begin_request.id !~ '^[ -~]*[!-~][ -~]*$' OR length(begin_request.id) > 200 THEN
         checked := cronstream.check_name('id', begin_request.id, 200);
     END IF;
     INSERT INTO cronstream.requests AS r (kind, tenant, name, id)
@@ -91,7 +100,7 @@ CREATE FUNCTION cronstream.finish_request(
     number bigint, state text, job_id bigint, details jsonb,
     scheduled_time timestamptz DEFAULT NULL, run_request_id bigint DEFAULT NULL, attempt int DEFAULT NULL,
     cursor timestamptz DEFAULT NULL, ends timestamptz DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     told jsonb;
@@ -112,9 +121,17 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION cronstream.begin_request, cronstream.finish_request FROM PUBLIC;
 
--- The job of that name, as the caller may see it.
-CREATE FUNCTION cronstream.find_job(tenant text, name text) RETURNS bigint
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+-- The functions that users call for requests, in all their forms, for GRANT. Each is SECURITY DEFINER, and taken from PUBLIC.
+CREATE FUNCTION cronstream.doors() RETURNS text
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid) FROM pg_proc p
+    WHERE p.pronamespace = 'cronstream'::regnamespace
+      AND p.proname IN ('run_now', 'backfill', 'redrive', 'upsert', 'one_shot', 'patch', 'pause', 'resume', 'delete', 'refuse_command')
+$$;
+
+-- The job of that name; `locked` against every other edit, so that what is answered of it is true.
+CREATE FUNCTION cronstream.find_job(tenant text, name text, locked boolean DEFAULT false) RETURNS bigint
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     found_id  bigint;
@@ -124,8 +141,12 @@ BEGIN
     IF find_job.name IS NULL THEN
         checked := cronstream.refuse('name', 'is missing', NULL, 'Name the job by tenant and name.');
     END IF;
-    SELECT d.job_id INTO found_id FROM cronstream.job_definitions d WHERE d.tenant = find_job.tenant AND d.name = find_job.name;
-    IF NOT FOUND THEN
+    IF locked THEN
+        SELECT d.job_id INTO found_id FROM cronstream.job_definitions d WHERE d.tenant = find_job.tenant AND d.name = find_job.name FOR UPDATE;
+    ELSE
+        SELECT d.job_id INTO found_id FROM cronstream.job_definitions d WHERE d.tenant = find_job.tenant AND d.name = find_job.name;
+    END IF;
+    IF found_id IS NULL THEN
         SELECT format('%s/%s', d.tenant, d.name) INTO elsewhere FROM cronstream.job_definitions d
         WHERE (d.tenant, d.name) IN ((lower(find_job.tenant), lower(find_job.name)), (find_job.name, find_job.tenant), ('default', find_job.name)) LIMIT 1;
         RAISE EXCEPTION USING ERRCODE = 'no_data_found',
@@ -166,7 +187,7 @@ END $$;
 
 -- Run a job once, now, whatever its schedule says and paused or not. Its scheduled time is this moment.
 CREATE FUNCTION cronstream.run_now(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -186,15 +207,14 @@ END $$;
 CREATE FUNCTION cronstream.backfill_limit() RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100000;
 
--- Where an interval counts from: its own anchor, the one that the leader found, or what is no later than that will be. For
--- callers who may not read schedules.
+-- Where an interval counts from: its own anchor, the one that the leader found, or what is no later than that will be.
 CREATE FUNCTION cronstream.counts_from(d cronstream.job_definitions) RETURNS timestamptz
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
     RETURN coalesce(d.anchor, (SELECT s.anchor FROM cronstream.schedules s WHERE s.job_id = d.job_id), d.updated_at);
 
 -- Run a job for every scheduled time in a range that is over, both ends included, at the leader's bounded rate.
 CREATE FUNCTION cronstream.backfill(tenant text, name text, begins timestamptz, ends timestamptz, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -239,5 +259,5 @@ END $$;
 
 -- The same with instants as text, which is what a bare literal is taken for.
 CREATE FUNCTION cronstream.backfill(tenant text, name text, begins text, ends text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN cronstream.backfill(tenant, name, cronstream.read_instant('begins', begins), cronstream.read_instant('ends', ends), id);

@@ -57,8 +57,7 @@ DECLARE
     request record;
     read    cronstream.job_definitions;
     given   text[];
-    was     bigint;
-    recurs  text;
+    found   record;
     stored  record;
     checked boolean;
 BEGIN
@@ -66,39 +65,50 @@ BEGIN
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
     END IF;
-    SELECT d.revision, coalesce('cron ' || quote_literal(left(d.cron, 60)), 'every ' || d.every) INTO was, recurs FROM cronstream.job_definitions d WHERE d.tenant = put_definition.tenant AND d.name = put_definition.name;
-    IF kind = 'one-shot' AND recurs IS NOT NULL THEN
-        checked := cronstream.refuse('name', 'belongs to a recurring job', name,
-            'Choose another name, or replace that job by cronstream.upsert with run_at. cronstream.run_now runs it once, now.', recurs);
-    END IF;
     read := cronstream.read_definition(definition);
     given := ARRAY(SELECT jsonb_object_keys(definition));
-    EXECUTE format(
-        'INSERT INTO cronstream.job_definitions (tenant, name%s) VALUES ($1, $2%s) ON CONFLICT (tenant, name) DO UPDATE SET %s RETURNING job_id, revision',
-        (SELECT string_agg(format(', %I', k), '') FROM unnest(given) AS k),
-        (SELECT string_agg(format(', ($3).%I', k), '') FROM unnest(given) AS k),
-        (SELECT string_agg(format('%I = EXCLUDED.%1$I', k), ', ') FROM unnest(cronstream.definition_columns()) AS k WHERE k <> 'enabled' OR k = ANY (given)))
-    INTO stored USING tenant, name, read;
+    -- What is there is read under the row's lock, so that what is refused and answered is true of the row that is replaced.
+    -- Where another transaction makes the row, or deletes it, between two statements, it is looked for again.
+    LOOP
+        SELECT d.job_id, d.revision, coalesce('cron ' || quote_literal(left(d.cron, 60)), 'every ' || d.every) AS recurs INTO found
+        FROM cronstream.job_definitions d WHERE d.tenant = put_definition.tenant AND d.name = put_definition.name FOR UPDATE;
+        IF found.job_id IS NULL THEN
+            EXECUTE format(
+                'INSERT INTO cronstream.job_definitions (tenant, name%s) VALUES ($1, $2%s) ON CONFLICT (tenant, name) DO NOTHING RETURNING job_id, revision',
+                (SELECT string_agg(format(', %I', k), '') FROM unnest(given) AS k),
+                (SELECT string_agg(format(', ($3).%I', k), '') FROM unnest(given) AS k))
+            INTO stored USING tenant, name, read;
+        ELSIF kind = 'one-shot' AND found.recurs IS NOT NULL THEN
+            checked := cronstream.refuse('name', 'belongs to a recurring job', name,
+                'Choose another name, or replace that job by cronstream.upsert with run_at. cronstream.run_now runs it once, now.', found.recurs);
+        ELSE
+            EXECUTE format('UPDATE cronstream.job_definitions SET %s WHERE job_id = $1 RETURNING job_id, revision',
+                (SELECT string_agg(format(CASE WHEN k = ANY (given) THEN '%I = ($2).%1$I' ELSE '%I = DEFAULT' END, k), ', ')
+                 FROM unnest(cronstream.definition_columns()) AS k WHERE k <> 'enabled' OR k = ANY (given)))
+            INTO stored USING found.job_id, read;
+        END IF;
+        EXIT WHEN stored.job_id IS NOT NULL;
+    END LOOP;
     RETURN cronstream.finish_request(request.number, 'done', stored.job_id, jsonb_build_object('job_id', stored.job_id,
-        'revision', stored.revision, 'created', was IS NULL, 'changed', was IS DISTINCT FROM stored.revision));
+        'revision', stored.revision, 'created', found.job_id IS NULL, 'changed', found.revision IS DISTINCT FROM stored.revision));
 END $$;
 
 CREATE FUNCTION cronstream.upsert(tenant text, name text, definition jsonb, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN cronstream.put_definition('upsert', tenant, name, definition, id);
 
 -- A job that runs once, at an instant. It replaces a single time of the same name.
 CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at timestamptz, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN cronstream.put_definition('one-shot', tenant, name,
         jsonb_build_object('run_at', run_at, 'handler', handler, 'payload', payload), id);
 CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at text, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN cronstream.one_shot(tenant, name, cronstream.read_instant('run_at', run_at), handler, payload, id);
 
 -- Change some columns of a definition; null clears one.
 CREATE FUNCTION cronstream.patch(tenant text, name text, changes jsonb, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request  record;
     read     cronstream.job_definitions;
@@ -111,8 +121,8 @@ BEGIN
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
     END IF;
-    found_id := cronstream.find_job(tenant, name);
-    SELECT d.revision INTO was FROM cronstream.job_definitions d WHERE d.job_id = found_id FOR UPDATE;
+    found_id := cronstream.find_job(tenant, name, locked => true);
+    SELECT d.revision INTO was FROM cronstream.job_definitions d WHERE d.job_id = found_id;
     read := cronstream.read_definition(changes, 'changes');
     IF changes = '{}' THEN
         checked := cronstream.refuse('changes', 'names no column', changes::text, 'Name what to change: {"every": "5 minutes"}.');
@@ -134,18 +144,18 @@ BEGIN
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
     END IF;
-    found_id := cronstream.find_job(tenant, name);
+    found_id := cronstream.find_job(tenant, name, locked => true);
     UPDATE cronstream.job_definitions d SET enabled = set_enabled.enabled WHERE d.job_id = found_id AND d.enabled <> set_enabled.enabled;
     RETURN cronstream.finish_request(request.number, 'done', found_id, jsonb_build_object('job_id', found_id, 'changed', FOUND));
 END $$;
 
 CREATE FUNCTION cronstream.pause(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('pause', tenant, name, false, id);
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('pause', tenant, name, false, id);
 CREATE FUNCTION cronstream.resume(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('resume', tenant, name, true, id);
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('resume', tenant, name, true, id);
 
 CREATE FUNCTION cronstream.delete(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -154,15 +164,15 @@ BEGIN
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
     END IF;
-    found_id := cronstream.find_job(tenant, name);
+    found_id := cronstream.find_job(tenant, name, locked => true);
     DELETE FROM cronstream.job_definitions d WHERE d.job_id = found_id;
     RETURN cronstream.finish_request(request.number, 'done', found_id, jsonb_build_object('job_id', found_id));
 END $$;
 
 -- ---- rights ----------------------------------------------------------------------------------------
 
--- What a role needs that defines jobs, asks for runs and nothing else. The functions of requests and edits run with the
--- caller's rights on the definitions; the trigger functions run as the owner, so no right on job_changes is needed.
+-- What a role needs that defines jobs, asks for runs and nothing else: rows of definitions, and the doors. The trigger functions
+-- run as the owner, so no right on job_changes is needed.
 -- job_id, revision and the times of creation and edit cannot be written.
 CREATE FUNCTION cronstream.grant_definitions(role_name name) RETURNS void
     LANGUAGE plpgsql AS $$
@@ -175,5 +185,5 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
     EXECUTE format('GRANT SELECT ON cronstream.zones, cronstream.requests TO %I', role_name);
     EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%1$s) ON cronstream.job_definitions TO %2$I', columns, role_name);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION cronstream.begin_request, cronstream.finish_request TO %I', role_name);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', cronstream.doors(), role_name);
 END $$;

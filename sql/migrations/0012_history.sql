@@ -203,9 +203,9 @@ END $$;
 CREATE INDEX requests_redrives ON cronstream.requests (job_id, scheduled_time, run_request_id) WHERE kind = 'redrive';
 
 -- The last attempt of a run that history or a dead letter tells of, 0 where only its request does; NULL: no such run is
--- known. For callers who may read none of them.
+-- known.
 CREATE FUNCTION cronstream.last_attempt_of(job_id bigint, scheduled_time timestamptz, request_id bigint) RETURNS int
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT max(known.attempt) FROM (
         SELECT 0 AS attempt FROM cronstream.requests q
@@ -225,7 +225,7 @@ END;
 -- Why a run is not to be tried again after that attempt, as far as history tells: it runs, it succeeded, it never began.
 -- NULL: nothing speaks against it.
 CREATE FUNCTION cronstream.why_not_again(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS text
-    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT why FROM (
         SELECT 1 AS rank, format('is not over: attempt %s of this run runs since %s', r.attempt, cronstream.utc(r.started_at)) AS why
@@ -245,7 +245,7 @@ END;
 
 -- Open letters about an end of a run that a request tries again are redriven, whoever asked for it.
 CREATE FUNCTION cronstream.decide_redriven(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     UPDATE cronstream.dead_letters l SET state = 'redriven', decided_at = q.requested_at, decided_by = q.requested_by
     FROM cronstream.requests q
@@ -260,7 +260,7 @@ END;
 -- Its dead letter is redriven by it.
 CREATE FUNCTION cronstream.redrive(
     job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     job     record;
@@ -315,5 +315,5 @@ END $$;
 -- The same with the instant as text, which is what a bare literal is taken for.
 CREATE FUNCTION cronstream.redrive(
     job_id bigint, scheduled_time text, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN cronstream.redrive(job_id, cronstream.read_instant('scheduled_time', scheduled_time), request_id, attempts, id);

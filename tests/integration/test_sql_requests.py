@@ -309,6 +309,60 @@ def test_a_role_that_may_define_jobs_may_use_the_functions_and_others_may_not(co
             call(conn, "run_now", "default", "job")
 
 
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "cronstream.begin_request('backfill', 'default', 'job', 'x')",
+        "cronstream.finish_request(1, 'open', 1, '{}', cursor => '0001-01-03', ends => '9999-01-01')",
+        "cronstream.put_definition('backfill', 'default', 'new', '{\"cron\": \"@daily\", \"handler\": \"log\"}', 'x')",
+        "cronstream.set_enabled('backfill', 'default', 'job', false, 'x')",
+    ],
+)
+def test_requests_are_made_by_what_checks_them_alone(conn: Conn, inside: str) -> None:
+    """A role that may define jobs gets to no part of the functions that it may call."""
+    conn.execute("SELECT cronstream.grant_definitions('pg_read_all_stats')")
+    conn.execute("SET LOCAL ROLE pg_read_all_stats")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), conn.transaction():
+        conn.execute(f"SELECT {inside}")  # type: ignore[arg-type]
+    assert one(conn, "SELECT count(*) FROM cronstream.requests") == 0
+
+
+def test_every_function_that_makes_requests_is_a_right_of_its_own(conn: Conn) -> None:
+    """What is called with the owner's rights is for nobody whom the owner did not let in, in all its forms."""
+    doors = conn.execute(
+        "SELECT oid::regprocedure::text, prosecdef, proconfig,"
+        " has_function_privilege('pg_read_all_stats', oid, 'EXECUTE') FROM pg_proc"
+        " WHERE oid = ANY (string_to_array(replace(cronstream.doors(), ', ', ';'), ';')::regprocedure[])"
+    ).fetchall()
+    names = {name.partition("(")[0].removeprefix("cronstream.") for name, *_ in doors}
+    assert names == {
+        *("run_now", "backfill", "redrive", "upsert", "one_shot", "patch", "pause", "resume", "delete"),
+        "refuse_command",
+    }
+    assert len(doors) == len(names) + 3  # with instants as text
+    for name, as_owner, settings, anybody in doors:
+        assert (as_owner, settings, anybody) == (True, ["search_path=pg_catalog, pg_temp"], False), name
+
+
+def test_a_role_that_may_define_jobs_may_send_commands(conn: Conn) -> None:
+    conn.execute("SELECT cronstream.grant_definitions('pg_read_all_stats')")
+    conn.execute("SET LOCAL ROLE pg_read_all_stats")
+    command = {"command": "upsert", "id": "c1", "name": "x", "definition": {"cron": "@daily", "handler": "log"}}
+    assert call(conn, "apply_command", Jsonb(command))["accepted"] is True
+    bad = {**command, "id": "c2", "definition": {"cron": "61 * * * *", "handler": "log"}}
+    assert call(conn, "apply_command", Jsonb(bad))["error"]["field"] == "cron"
+    error = {"code": "invalid", "message": "no", "field": "name", "hint": "another"}
+    for field, values in (
+        ("tenant", ("a\x1b[2J", "job")),
+        ("tenant", ("x" * 10_000, "job")),
+        ("name", ("a", "j\u202eob")),
+        ("name", ("a", "x" * 256)),
+    ):
+        with pytest.raises(psycopg.errors.InvalidParameterValue) as caught, conn.transaction():
+            call(conn, "refuse_command", "unknown", *values, "c3", Jsonb(error))
+        assert caught.value.diag.column_name == field
+
+
 def test_ended_requests_are_forgotten_when_they_are_old(conn: Conn) -> None:
     call(conn, "pause", "default", "job", "old")
     call(conn, "run_now", "default", "job", "open")
