@@ -66,7 +66,9 @@ def next_step(row: Mapping[str, Any], most: int, unnoted: Collection[Tried] = ()
     """The next step of a row of ``read_requests``, of at most so many items; never raises.
 
     ``unnoted``: attempts on the log that were published for it and perhaps not noted.
-    None: the definition has no plan yet, without which an interval has no anchor; ask again later.
+    None: there is nothing to publish yet, ask again later. The definition has no plan, without which an interval has
+    no anchor; or the time is to come by the row's ``now_us``, as it can be after a clock was set back. Nothing that is
+    asked for runs before its time, whoever wrote the row.
     """
     begun = Step(row["number"], row["requested_job_id"], (), row["published"], backfill=row["kind"] == BACKFILL)
     if not row["defined"]:
@@ -76,6 +78,8 @@ def next_step(row: Mapping[str, Any], most: int, unnoted: Collection[Tried] = ()
             if row["every_us"] is not None and row["anchor_us"] is None and row["stored_anchor_us"] is None:
                 return None
             return _backfill(begun, row, most, [run_us for _, run_us, _, attempt in unnoted if attempt == 1])
+        if row["scheduled_us"] > row["now_us"]:
+            return None
         item = _redriven(row) if row["kind"] == REDRIVE else _now(row)
     except Exception as error:
         return begun.cancelled(f"invalid: {str(error) or repr(error)}")
@@ -105,7 +109,7 @@ def _redriven(row: Mapping[str, Any]) -> Item:
     )
 
 
-def _backfill(begun: Step, row: Mapping[str, Any], most: int, on_log: list[int]) -> Step:
+def _backfill(begun: Step, row: Mapping[str, Any], most: int, on_log: list[int]) -> Step | None:
     # By a definition that may be another now: what it published stands, and is not planned again.
     unnoted = [scheduled_us for scheduled_us in on_log if scheduled_us > row["cursor_us"]]
     begun = replace(begun, published=begun.published + len(unnoted))
@@ -115,7 +119,8 @@ def _backfill(begun: Step, row: Mapping[str, Any], most: int, on_log: list[int])
     times: list[int] = []
     allowed = min(most, row["most_runs"] - begun.published)
     at_us = rule.next_after(max([row["cursor_us"], *unnoted]))
-    while at_us is not None and at_us <= row["ends_us"] and len(times) < allowed:
+    over_us = min(row["ends_us"], row["now_us"])
+    while at_us is not None and at_us <= over_us and len(times) < allowed:
         times.append(at_us)
         at_us = rule.next_after(at_us)
     items = tuple(Item(kind, begun.job_id, time_us, begun.number, body=work) for time_us in times)
@@ -125,6 +130,8 @@ def _backfill(begun: Step, row: Mapping[str, Any], most: int, on_log: list[int])
     if step.published >= row["most_runs"]:
         reason = f"stopped after {row['most_runs']} runs; ask for the rest from {to_datetime(at_us).isoformat()} on"
         return replace(step, cursor_us=times[-1] if times else NO_CURSOR, state="cancelled", reason=reason)
+    if not times:
+        return None
     return replace(step, cursor_us=times[-1], state="open")
 
 

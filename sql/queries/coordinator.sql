@@ -178,7 +178,7 @@ SELECT number, kind FROM cronstream.open_requests WHERE number > %(after)s ORDER
 SELECT r.*, r.job_id IS NOT NULL AS defined, cronstream.us(s.anchor) AS stored_anchor_us,
        q.number, q.kind, q.job_id AS requested_job_id, q.published, cronstream.us(q.cursor) AS cursor_us,
        cronstream.us(q.scheduled_time) AS scheduled_us, q.run_request_id, q.attempt,
-       cronstream.us(q.ends) AS ends_us, cronstream.backfill_limit() AS most_runs
+       cronstream.us(q.ends) AS ends_us, cronstream.backfill_limit() AS most_runs, cronstream.us(clock_timestamp()) AS now_us
 FROM cronstream.open_requests o
 JOIN cronstream.requests q USING (number)
 LEFT JOIN cronstream.job_rules r ON r.job_id = q.job_id

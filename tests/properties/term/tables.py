@@ -5,7 +5,7 @@ Each query is one statement, as in sql/queries/coordinator.sql, and sees what wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +60,8 @@ def none(value: int) -> int | None:
 
 
 class Tables:
-    def __init__(self) -> None:
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
         self.definitions: dict[int, dict[str, Any]] = {}
         self.changes: dict[int, ChangeRow] = {}
         self.schedules: dict[int, ScheduleRow] = {}
@@ -190,6 +191,7 @@ class Tables:
             "requested_job_id": row.job_id,
             "published": row.published,
             "cursor_us": row.cursor_us,
+            "now_us": self._now_us(),
             **row.parameters,
         }
 

@@ -87,7 +87,7 @@ class World:
         self.random = random.Random(seed)
         self._reader_limits = {"largest_slice": 2} if small else {}
         self.clock = FakeClock(START_US)
-        self.tables = Tables()
+        self.tables = Tables(self.now_us)
         self.log = Log(self)
         self.histories: dict[int, History] = {}
         self.ended_by: dict[int, list[int]] = {}

@@ -30,6 +30,7 @@ def row(kind: str, **given: Any) -> dict[str, Any]:
         "requested_job_id": 3,
         "published": 0,
         "cursor_us": None,
+        "now_us": NOW + 60 * MINUTE,
         **given,
     }
 
@@ -126,6 +127,29 @@ def test_an_interval_that_no_leader_has_planned_is_asked_for_again() -> None:
     assert next_step(backfill(5, **given), 10) is None
     assert len(step_of(backfill(5, **given, stored_anchor_us=NOW)).items) == 5
     assert len(step_of(row("run-now", scheduled_us=NOW, **given)).items) == 1
+
+
+@pytest.mark.parametrize("kind", ["run-now", "redrive"])
+def test_nothing_that_is_asked_for_runs_before_its_time(kind: str) -> None:
+    given = row(kind, scheduled_us=NOW, run_request_id=0, attempt=6)
+    assert next_step({**given, "now_us": NOW - 1}, 10) is None
+    assert len(step_of({**given, "now_us": NOW}).items) == 1
+
+
+def test_a_backfill_of_times_to_come_waits_for_them_whoever_wrote_it() -> None:
+    given = backfill(25, most_runs=9)
+    assert next_step({**given, "now_us": NOW - 1}, 10) is None
+    begun = step_of({**given, "now_us": NOW + 2 * MINUTE + 1})
+    assert [item.scheduled_us for item in begun.items] == [NOW, NOW + MINUTE, NOW + 2 * MINUTE]
+    assert (begun.state, begun.published, begun.cursor_us) == ("open", 3, NOW + 2 * MINUTE)
+    given |= {"published": 3, "cursor_us": begun.cursor_us}
+    assert next_step({**given, "now_us": NOW + 2 * MINUTE + 2}, 10) is None
+    # what is on the log is counted once, however often it is asked for again
+    on_log = [(3, NOW + 3 * MINUTE, 7, 1)]
+    assert next_step({**given, "now_us": NOW + 3 * MINUTE}, 10, on_log) is None
+    step = next_step({**given, "now_us": NOW + 4 * MINUTE}, 10, on_log)
+    assert step is not None
+    assert ([item.scheduled_us for item in step.items], step.published) == ([NOW + 4 * MINUTE], 5)
 
 
 @pytest.mark.parametrize("kind", ["run-now", "backfill", "redrive"])
