@@ -51,6 +51,8 @@ _LAST_ID = 2**63 - 1
 _TRIES_FOR_A_ROW = 20
 _AUDITS_LEFT_OUT = 2
 """In a row, while edits wait to be read."""
+_READING_FOR_ONE_AUDIT = 10
+"""Times as long as an audit looked at open changes there is none: with a million open it would do little else."""
 
 
 class Reader:
@@ -93,6 +95,8 @@ class Reader:
         self._first_audit = self._audit_steps(first=True)
         self._audited_ns: int | None = None
         """When the last audit ended; None: the first one did not yet."""
+        self._looked_ns = 0
+        """For how long it looked at open changes."""
         self._told = 0
         self._asking = Asking(
             settings, "reader", stopping=stop.is_set, pause=stop.wait, adapt=_read_json, row_factory=dict_row
@@ -191,7 +195,7 @@ class Reader:
     def _audit_is_due(self, since_ns: int) -> bool:
         # It reads every open change: those that wait to be read by their turn are read for nothing.
         times = 1 if self._delivered.empty() else _AUDITS_LEFT_OUT + 1
-        return since_ns > self._settings.audit_seconds * times * 1e9
+        return since_ns > max(self._settings.audit_seconds * times * 1e9, _READING_FOR_ONE_AUDIT * self._looked_ns)
 
     def _follow(self) -> None:
         """Plan what the feed has brought since, and read again what the writer found strange."""
@@ -216,8 +220,11 @@ class Reader:
         self.requests.turn(self._ask)
 
     def _open_changes(self, after_id: int, most: int) -> list[OpenChange]:
+        began_ns = self._clock.boot_ns()
         rows = self._ask("open_changes", {"after_id": after_id, "most": most})
-        return [OpenChange(row["change_id"], row["job_id"], row["committed_us"]) for row in rows]
+        changes = [OpenChange(row["change_id"], row["job_id"], row["committed_us"]) for row in rows]
+        self._looked_ns += self._clock.boot_ns() - began_ns
+        return changes
 
     def _remember_unseen(self, wanted: dict[int, int], found: Collection[int]) -> None:
         """A change can arrive before its commit is visible; ask again for a moment, then leave it to the audit."""
@@ -239,7 +246,7 @@ class Reader:
         closed = self._posted.ids()
         now_us = self._database_clock.now_us()
         stale_us = int(self._settings.audit_stale_seconds * SECOND)
-        after_id = 0
+        after_id = self._looked_ns = 0
         while True:
             changes = self._open_changes(after_id, _OPEN_AT_ONCE)
             closed.difference_update(change.change_id for change in changes)
@@ -256,6 +263,7 @@ class Reader:
             if len(changes) < _OPEN_AT_ONCE:
                 break
             after_id = changes[-1].change_id
+            yield
         self._note_missed(self._expected.lost(self.reached_us))
         self._ask("forget_announcements", {})
         self.requests.audit(self._ask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -215,3 +216,29 @@ def test_an_edit_that_came_shows_how_far_the_feed_has_come() -> None:
         turn(world, 0.0)
     assert world.tables.schedules[lost].next_us is not None
     assert world.reader.capture_missed == 1
+
+
+def test_an_audit_that_takes_long_comes_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads every open change, a million of them for nothing while they wait for their turn."""
+    monkeypatch.setattr("coordinator.reader._OPEN_AT_ONCE", 50)
+    monkeypatch.setattr("coordinator.reader._EDITS_AT_ONCE", 10)
+    world = quiet_world()
+    long_transaction(world)
+    ask, seconds = world.reader._ask_rows, Counter[str]()
+
+    def slow(name: str, given: dict[str, Any]) -> list[Any]:
+        took = {"open_changes": 1.0, "read_edits": 0.1}.get(name, 0.0)
+        world.clock.advance(took)
+        seconds[name] += took
+        return ask(name, given)
+
+    world.reader._ask_rows = slow
+    deliver(world, MORE)
+    while world.tables.changes:
+        for part in (world.read, world.dispatch, world.write_all):
+            part()
+    assert seconds["open_changes"] <= 6.0
+    looked = seconds["open_changes"]
+    for _ in range(400):
+        turn(world, 1.0)
+    assert 400 / 12 <= seconds["open_changes"] - looked <= 400 / 5
