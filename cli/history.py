@@ -17,7 +17,7 @@ from cli.errors import Failure, Misuse
 from cli.output import count, json_option, print_json, print_table
 from cronstream.clock import SystemClock, to_datetime
 from cronstream.settings import HistorySettings
-from streams.days import Days, Export, HistoryError
+from streams.days import Days, Export, HistoryError, alone
 
 _NO_FILE: list[Export | None] = [None]
 
@@ -130,14 +130,15 @@ def restore(day: date, keep_days: int, folder: Path | None, as_json: bool) -> No
 @contextmanager
 def _days(folder: Path, *, lock: bool = True) -> Iterator[Days]:
     """Without a statement's timeout: a day may be large."""
-    with sql.connect(settings(HistorySettings), "history", autocommit=True) as connection:
+    chosen = settings(HistorySettings)
+    with sql.connect(chosen, "history", autocommit=True) as connection:
         days = Days(connection, folder)
         try:
             if not lock:
                 yield days
                 return
-            with days.alone() as alone:
-                if not alone:
+            with alone(lambda: sql.connect(chosen, "history lock")) as granted:
+                if not granted:
                     raise Failure("another process exports or restores history right now: try again later")
                 yield days
         except HistoryError as error:

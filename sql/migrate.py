@@ -3,7 +3,8 @@
 ``cronstream.schema_migrations`` keeps what was applied, with a checksum. A
 database with a version that this code does not know, or with a file that was
 changed afterwards, is refused: nothing is guessed. Two runners wait for one
-another by an advisory lock. Nothing needs a superuser; the role owns the schema.
+another by a lock of that table, which nobody else may take: an advisory lock could
+be held by whoever connects. Nothing needs a superuser; the role owns the schema.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _FILE_NAME = re.compile(r"(\d{4})_([a-z][a-z0-9_]*)\.sql")
-_LOCK = 0x63726F6E  # "cron"
 
 _BOOTSTRAP = """
 CREATE SCHEMA IF NOT EXISTS cronstream;
@@ -94,17 +94,13 @@ def migrate(conn: psycopg.Connection[Any], known: Sequence[Migration] | None = N
     if not conn.autocommit:
         raise ValueError("migrate needs a connection in autocommit mode")
     known = load_migrations() if known is None else known
-    done = []
-    conn.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
     try:
-        with conn.transaction():
-            conn.execute(_BOOTSTRAP)
-        for migration in pending(_applied(conn), known):
-            _apply(conn, migration)
-            done.append(migration)
-    finally:
-        if not conn.broken:
-            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+        _bootstrap(conn)
+    except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable):
+        _bootstrap(conn)  # another runner made them in the same moment
+    done = []
+    while (migration := _apply_next(conn, known)) is not None:
+        done.append(migration)
     return done
 
 
@@ -127,15 +123,33 @@ def _applied(conn: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     return {version: (name, checksum) for version, name, checksum in rows}
 
 
+def _bootstrap(conn: psycopg.Connection[Any]) -> None:
+    with conn.transaction():
+        conn.execute(_BOOTSTRAP)
+
+
+def _apply_next(conn: psycopg.Connection[Any], known: Sequence[Migration]) -> Migration | None:
+    """The first that is missing, once no other runner is at it; None if none is."""
+    with conn.transaction():
+        conn.execute("LOCK TABLE cronstream.schema_migrations IN SHARE ROW EXCLUSIVE MODE")
+        todo = pending(_applied(conn), known)
+        if not todo:
+            return None
+        _apply(conn, todo[0])
+    log.info("migration %s applied", _label(todo[0]), extra={"action": "migrate", "version": todo[0].version})
+    return todo[0]
+
+
 def _apply(conn: psycopg.Connection[Any], migration: Migration) -> None:
-    label = f"{migration.version:04}_{migration.name}"
     try:
-        with conn.transaction():
-            conn.execute(migration.text.encode())
-            conn.execute(
-                "INSERT INTO cronstream.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
-                (migration.version, migration.name, migration.checksum),
-            )
+        conn.execute(migration.text.encode())
+        conn.execute(
+            "INSERT INTO cronstream.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
+            (migration.version, migration.name, migration.checksum),
+        )
     except psycopg.DatabaseError as error:
-        raise SchemaError(f"migration {label} failed and left nothing behind: {error}") from error
-    log.info("migration %s applied", label, extra={"action": "migrate", "version": migration.version})
+        raise SchemaError(f"migration {_label(migration)} failed and left nothing behind: {error}") from error
+
+
+def _label(migration: Migration) -> str:
+    return f"{migration.version:04}_{migration.name}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -31,7 +31,6 @@ from streams.parquet import Content
 log = logging.getLogger(__name__)
 
 _QUERIES = load("history")
-_LOCK = "hashtextextended('cronstream.job_runs retention', 0)"
 DETACH_SECONDS = 300
 """How long a detachment waits for those who read history; the next call ends it."""
 
@@ -60,22 +59,33 @@ class Export:
         return Content(self.rows, self.checksum)
 
 
+@contextmanager
+def alone(connect: Callable[[], psycopg.Connection[Any]]) -> Iterator[bool]:
+    """Hold the lock of retention; False if someone else does. Every method of ``Days`` that writes needs it.
+
+    A table's lock, which needs rights on it: an advisory lock could be held by whoever
+    connects. It lasts a transaction, and a detachment runs in none, so that it has a
+    connection of its own. Should that one break, two may be at it for a while: files are
+    still verified, and rows counted, before anything is dropped.
+    """
+    with connect() as connection:
+        connection.autocommit = False
+        connection.execute("SET idle_in_transaction_session_timeout = 0")
+        try:
+            connection.execute("LOCK TABLE cronstream.retention IN EXCLUSIVE MODE NOWAIT")
+        except psycopg.errors.LockNotAvailable:
+            connection.rollback()
+            yield False
+            return
+        yield True
+
+
 class Days:
     """One connection in autocommit mode, and the folder of the files."""
 
     def __init__(self, connection: psycopg.Connection[Any], folder: Path) -> None:
         self._connection = connection
         self._folder = folder
-
-    @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Hold the lock of retention; False if someone else does. Every method that writes needs it."""
-        locked = self._one(f"SELECT pg_try_advisory_lock({_LOCK})")
-        try:
-            yield bool(locked)
-        finally:
-            if locked and not self._connection.closed:
-                self._connection.execute(f"SELECT pg_advisory_unlock({_LOCK})")
 
     def attached(self) -> list[dict[str, Any]]:
         """The partitions: source, day, rows_estimate (None: not known yet), bytes, kept."""

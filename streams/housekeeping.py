@@ -17,7 +17,7 @@ import psycopg
 import pyarrow as pa
 
 from cronstream.clock import Clock, to_datetime
-from streams.days import Days, HistoryError
+from streams.days import Days, HistoryError, alone
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +59,8 @@ class Housekeeping:
                 self._let_go(Days(connection, self._folder), today - timedelta(days=self._days))
 
     def _let_go(self, days: Days, keep_from: date) -> None:
-        with days.alone() as alone:
-            if not alone:
+        with alone(self._connect) as granted:
+            if not granted:
                 return
             days.finish()
             for partition in days.attached():

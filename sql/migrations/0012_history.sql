@@ -37,6 +37,10 @@ BEGIN ATOMIC
       AND c.relname ~ ('^job_runs_' || to_char(day, 'YYYYMMDD') || '(_\d+)?$');
 END;
 
+-- Locked by whoever exports, drops or restores days. A table that nobody is granted, because an advisory lock can be held
+-- by whoever connects.
+CREATE TABLE cronstream.retention ();
+
 -- Make the partition of a UTC day if it is not there; true if it was made now. Safe to call from any process at once.
 -- Built beside and then attached, because CREATE TABLE PARTITION OF would lock readers out. A late row of a day
 -- that retention is letting go of gets a new table: only while the old one's detachment is under way must it wait,
@@ -55,16 +59,18 @@ BEGIN
     IF cronstream.job_runs_partition(day) IS NOT NULL THEN
         RETURN false;
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended('cronstream.job_runs partitions', 0));
+    LOCK TABLE cronstream.job_runs IN SHARE UPDATE EXCLUSIVE MODE;   -- what ATTACH takes; readers and inserts go on
     IF cronstream.job_runs_partition(day) IS NOT NULL THEN
         RETURN false;
     END IF;
     SELECT i.inhrelid::regclass INTO pending FROM pg_inherits i
     WHERE i.inhparent = 'cronstream.job_runs'::regclass AND i.inhdetachpending;
     IF pending IS NOT NULL THEN
-        IF NOT pg_try_advisory_xact_lock(hashtextextended('cronstream.job_runs retention', 0)) THEN
+        BEGIN
+            LOCK TABLE cronstream.retention IN EXCLUSIVE MODE NOWAIT;
+        EXCEPTION WHEN lock_not_available THEN
             RAISE EXCEPTION USING ERRCODE = 'lock_not_available', MESSAGE = format('%s is being detached', pending);
-        END IF;
+        END;
         EXECUTE format('ALTER TABLE cronstream.job_runs DETACH PARTITION %s FINALIZE', pending);
     END IF;
     WHILE EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'cronstream'::regnamespace) LOOP

@@ -13,7 +13,7 @@ import pytest
 
 from cronstream.clock import SystemClock, to_datetime
 from streams import parquet
-from streams.days import Days, HistoryError
+from streams.days import Days, HistoryError, alone
 from streams.housekeeping import AHEAD_DAYS, Housekeeping
 from tests.support.installation import TestInstallation
 
@@ -90,8 +90,8 @@ def test_a_day_goes_into_a_file_and_comes_back_as_it_was(
     assert parquet.content(tmp_path / export.file) == export.content == (1999, export.checksum)
     assert [file.name for file in tmp_path.iterdir()] == [export.file]
 
-    with Days(connection, tmp_path).alone() as alone:
-        assert alone
+    with alone(installation.connect) as granted:
+        assert granted
         assert Days(connection, tmp_path).restore(OLD, timedelta(days=7)) == 1999
     assert rows(connection, OLD) == before
     tidy(installation, tmp_path)
@@ -178,7 +178,7 @@ def test_a_file_that_was_spoiled_is_written_again_before_anything_is_dropped(
     assert parquet.content(file) == export.content
     assert partition(connection, OLD) is None
     file.write_bytes(b"not Parquet")
-    with days.alone(), pytest.raises(HistoryError, match="cannot be read"):
+    with alone(installation.connect), pytest.raises(HistoryError, match="cannot be read"):
         days.restore(OLD, timedelta(days=1))
     assert rows(connection, OLD) == []
 
@@ -192,7 +192,7 @@ def test_rows_that_come_after_a_day_is_gone_get_a_file_of_their_own(
     tidy(installation, tmp_path)
     days = Days(connection, tmp_path)
     assert [(one.part, one.rows) for one in days.exports(OLD)] == [(1, 9), (2, 2)]
-    with days.alone():
+    with alone(installation.connect):
         assert days.restore(OLD, timedelta(days=1)) == 11
     assert [row[0] for row in rows(connection, OLD)] == list(range(1, 12))
 
@@ -222,7 +222,7 @@ def test_a_detachment_that_nobody_carries_on_is_ended_by_the_next_late_row(
             connection.execute(f"ALTER TABLE cronstream.job_runs DETACH PARTITION {source} CONCURRENTLY")
         connection.execute("SET statement_timeout = 0")
     being_detached = pytest.raises(psycopg.OperationalError, match="is being detached")
-    with installation.connect() as other, Days(other, tmp_path).alone(), being_detached:
+    with alone(installation.connect), being_detached:
         insert(connection, OLD, range(50, 51))
     insert(connection, OLD, range(50, 51))
     assert source_of(connection, OLD) == f"{source}_2"
@@ -266,7 +266,29 @@ def test_inserts_and_readers_wait_for_nothing_while_days_are_let_go(
 
 def test_one_at_a_time(installation: TestInstallation, connection: psycopg.Connection[Any], tmp_path: Path) -> None:
     insert(connection, OLD, range(1, 10))
-    with Days(connection, tmp_path).alone() as alone:
-        assert alone
+    with alone(installation.connect) as granted:
+        assert granted
         tidy(installation, tmp_path)
     assert partition(connection, OLD) is not None
+
+
+def test_nobody_holds_history_up_with_a_lock_that_needs_no_right(
+    installation: TestInstallation, connection: psycopg.Connection[Any]
+) -> None:
+    """What keeps others out is the lock of a table: of one that they may read at most."""
+    with alone(installation.connect) as granted, connection.transaction():
+        insert(connection, OLD, range(1, 10))
+        held = connection.execute("SELECT DISTINCT locktype FROM pg_locks WHERE database <> 0").fetchall()
+    assert granted
+    assert ("relation",) in held
+    assert ("advisory",) not in held
+    with connection.transaction(force_rollback=True):
+        connection.execute("SELECT cronstream.grant_viewing('pg_read_all_stats')")
+        connection.execute("SET LOCAL ROLE pg_read_all_stats")
+        for lock in (
+            "cronstream.retention IN ACCESS SHARE",
+            "cronstream.job_runs IN ROW EXCLUSIVE",
+            "cronstream.schema_migrations IN ROW EXCLUSIVE",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(f"LOCK TABLE {lock} MODE NOWAIT".encode())
