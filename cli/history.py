@@ -66,7 +66,7 @@ def list_days(as_json: bool) -> None:
         header,
         (
             (
-                row["day"],
+                _shown(row["day"], row["last_day"]),
                 row["partition"] is not None,
                 row["rows_estimate"],
                 row["bytes"],
@@ -86,7 +86,10 @@ def list_days(as_json: bool) -> None:
 @folder_option
 @json_option
 def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: bool) -> None:
-    """Write days into Parquet files, each read back and compared. A file that is there and still right stays."""
+    """Write days into Parquet files, each read back and compared. A file that is there and still right stays.
+
+    Days long past may share a partition: then it goes into one file, and --drop takes it out, as a whole.
+    """
     if drop and (unfinished := [day for day in wanted if day >= _today()]):
         raise Misuse(
             f"{unfinished[0]} is not over: its rows are still coming. Leave --drop out, or wait until it is over in UTC"
@@ -95,21 +98,20 @@ def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: b
     with _days(_folder(folder)) as days:
         days.finish()
         for day in wanted:
-            sources = [one["source"] for one in days.attached() if one["day"] == day]
-            if not sources:
-                known = ", ".join(one.file for one in days.exports(day))
+            held = next((one for one in days.attached() if one["day"] <= day <= one["last_day"]), None)
+            if held is None:
+                known = ", ".join(one.file for one in days.exports_with(day))
                 raise Failure(f"Postgres has no rows of {day}" + (f"; they are in {known}" if known else ""))
-            for source in sources:
-                if drop:
-                    days.let_go(day, source)
-                else:
-                    days.export(day, source)
-            done = days.exports(day)[-1]
-            answers.append({"day": f"{day}", "file": done.file, "rows": done.rows, "checksum": done.checksum})
+            done = (days.let_go if drop else days.export)(held["day"], held["source"])
+            span = {"day": f"{done.day}", "last_day": f"{done.last_day}"}
+            answers.append({**span, "file": done.file, "rows": done.rows, "checksum": done.checksum})
     if as_json:
         print_json(answers)
     for answer in () if as_json else answers:
-        print(f"{answer['day']}: {count(answer['rows'], 'row')} in {answer['file']}" + (", dropped" if drop else ""))
+        print(
+            f"{_shown(answer['day'], answer['last_day'])}: {count(answer['rows'], 'row')} in {answer['file']}"
+            + (", dropped" if drop else "")
+        )
 
 
 @history.command("restore")
@@ -118,7 +120,10 @@ def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: b
 @folder_option
 @json_option
 def restore(day: date, keep_days: int, folder: Path | None, as_json: bool) -> None:
-    """Load a day's files into job_runs again. Retention lets the day be for --keep-days."""
+    """Load a day's files into job_runs again. Retention lets the day be for --keep-days.
+
+    A file of several days comes back as a whole.
+    """
     with _days(_folder(folder)) as days:
         rows = days.restore(day, timedelta(days=keep_days))
     if as_json:
@@ -160,20 +165,25 @@ def _folder(chosen: Path | None) -> Path:
 
 def _by_day(days: Days) -> list[dict[str, Any]]:
     """One row a day and file, oldest first."""
-    partitions = {one["day"]: one for one in days.attached()}
-    exports: dict[date, list[Export | None]] = defaultdict(list)
+    partitions = {(one["day"], one["last_day"]): one for one in days.attached()}
+    exports: dict[tuple[date, date], list[Export | None]] = defaultdict(list)
     for one in days.exports():
-        exports[one.day].append(one)
+        exports[one.day, one.last_day].append(one)
     return [
-        _row(day, partitions.get(day), one)
-        for day in sorted(partitions.keys() | exports.keys())
-        for one in exports.get(day) or _NO_FILE
+        _row(span, partitions.get(span), one)
+        for span in sorted(partitions.keys() | exports.keys())
+        for one in exports.get(span) or _NO_FILE
     ]
 
 
-def _row(day: date, partition: dict[str, Any] | None, export: Export | None) -> dict[str, Any]:
+def _shown(day: str, last_day: str) -> str:
+    return day if day == last_day else f"{day} to {last_day}"
+
+
+def _row(span: tuple[date, date], partition: dict[str, Any] | None, export: Export | None) -> dict[str, Any]:
     return {
-        "day": f"{day}",
+        "day": f"{span[0]}",
+        "last_day": f"{span[1]}",
         "partition": partition and partition["source"],
         "rows_estimate": partition and partition["rows_estimate"],
         "bytes": partition and partition["bytes"],

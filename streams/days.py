@@ -44,6 +44,7 @@ class Export:
     """A row of ``history_exports``."""
 
     day: date
+    last_day: date
     part: int
     file: str
     source: str
@@ -88,7 +89,7 @@ class Days:
         self._folder = folder
 
     def attached(self) -> list[dict[str, Any]]:
-        """The partitions: source, day, rows_estimate (None: not known yet), bytes, kept."""
+        """The partitions: source, day, last_day, rows_estimate (None: not known yet), bytes, kept."""
         return self._dicts("attached_days")
 
     def written_since(self, source: str, day: date) -> bool:
@@ -101,6 +102,11 @@ class Days:
         with self._connection.cursor(row_factory=class_row(Export)) as cursor:
             return cursor.execute(_QUERIES["exports"], {"day": day}).fetchall()
 
+    def exports_with(self, day: date) -> list[Export]:
+        """The files that hold rows of a day: its own, and those of several days."""
+        with self._connection.cursor(row_factory=class_row(Export)) as cursor:
+            return cursor.execute(_QUERIES["exports_with"], {"day": day}).fetchall()
+
     def finish(self) -> None:
         """End what a call before left: half a detachment, tables that were detached and not dropped."""
         pending = self._one(_QUERIES["pending_detachment"])
@@ -110,12 +116,31 @@ class Days:
         for left in self._dicts("detached_days"):
             self._drop(left["day"], left["source"])
 
-    def let_go(self, day: date, source: str) -> None:
+    def let_go(self, day: date, source: str) -> Export:
         """Export a partition, then take its rows out of Postgres."""
         self.export(day, source)
         with self._patience(DETACH_SECONDS):
             self._run("ALTER TABLE cronstream.job_runs DETACH PARTITION {} CONCURRENTLY", source)
-        self._drop(day, source)
+        return self._drop(day, source)
+
+    def let_go_aged(self, day: date, source: str, before: date) -> None:
+        """Export a partition's rows of before that UTC day that were also written before it, and take them out.
+
+        For a partition that gets rows again and again: the whole of it is never old.
+        """
+        aged = sql.SQL(
+            "recorded_at < {0}::timestamp AT TIME ZONE 'UTC' AND scheduled_time < {0}::timestamp AT TIME ZONE 'UTC'"
+        ).format(sql.Literal(before))
+        if not self._one(sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(_table(source), aged)):
+            return
+        self._must_have_folder()
+        apart = f"{source}_aged"
+        with self._connection.transaction():
+            self._run("CREATE TABLE {} (LIKE cronstream.job_runs INCLUDING DEFAULTS)", apart)
+            move = sql.SQL("WITH aged AS (DELETE FROM {} WHERE {} RETURNING *) INSERT INTO {} SELECT * FROM aged")
+            self._connection.execute(move.format(_table(source), aged, _table(apart)))
+            self._connection.execute(_QUERIES["note_set_apart"], {"source": source})
+        self._drop(day, apart)
 
     def export(self, day: date, source: str) -> Export:
         """A file that holds the table's rows, verified and noted; the one that is there if it still does."""
@@ -125,22 +150,26 @@ class Days:
         part = next((one.part for one in self.exports(day) if one.source == source and one.dropped_at is None), None)
         if part is None:
             part = max((one.part for one in self.exports(day)), default=0) + 1
-        file = f"job_runs_{day:%Y%m%d}{'' if part == 1 else f'_{part}'}.parquet"
+        last_day = self._one(_QUERIES["last_day"], source=source)
+        file = _file_name(day, last_day, part)
         held = self._write(source, self._folder / file)
         same = next((one for one in self.exports(day) if one.content == held and one.part != part), None)
         if same is not None and self._holds(same):
             (self._folder / file).unlink()
             part, file = same.part, same.file
-        noted = {"day": day, "part": part, "file": file, "source": source, **held._asdict()}
+        noted = {"day": day, "last_day": last_day, "part": part, "file": file, "source": source, **held._asdict()}
         self._connection.execute(_QUERIES["note_export"], noted)
         log.info("A day is exported", extra={"action": "exported", "day": f"{day}", "file": file, "rows": held.rows})
         return next(one for one in self.exports(day) if one.part == part)
 
     def restore(self, day: date, keep: timedelta) -> int:
-        """The rows of a day's files into ``job_runs`` again; how many the files held. Raises HistoryError."""
+        """The rows of a day's files into ``job_runs`` again; how many the files held. Raises HistoryError.
+
+        A file of several days comes back whole.
+        """
         if day >= self._one("SELECT (now() AT TIME ZONE 'UTC')::date"):
             raise HistoryError(f"{day} is not over in UTC: its rows are in job_runs, none of them was let go")
-        exports = self.exports(day)
+        exports = self.exports_with(day)
         if not exports:
             raise HistoryError(f"no file of {day} is known")
         for export in exports:
@@ -166,17 +195,18 @@ class Days:
             held = self._content("cronstream.restored_runs")
             if held != export.content:
                 raise HistoryError(f"{file} does not hold what was exported: {held}, not {export.content}")
-            self._connection.execute("SELECT cronstream.ensure_job_runs_partition(%s)", (export.day,))
+            self._connection.execute(_QUERIES["make_room"], {"alone": export.day == export.last_day})
             self._connection.execute(_QUERIES["merge_restored"])
             self._connection.execute("DROP TABLE cronstream.restored_runs")
 
-    def _drop(self, day: date, source: str) -> None:
+    def _drop(self, day: date, source: str) -> Export:
         """Drop a detached table, which nobody writes to any more, once a file holds all of it."""
         export = self.export(day, source)
         with self._connection.transaction():
             self._run("DROP TABLE {}", source)
             self._connection.execute(_QUERIES["note_dropped"], {"source": source})
         log.info("A day is dropped", extra={"action": "dropped", "day": f"{day}", "table": source, "rows": export.rows})
+        return export
 
     def _current(self, day: date, source: str) -> Export | None:
         """The export of this very table, if no row came since and its file is whole."""
@@ -196,8 +226,7 @@ class Days:
 
     def _write(self, source: str, file: Path) -> Content:
         """The table into a file that is in its place only once it was read back and holds the same."""
-        if not self._folder.is_dir():  # made here, a slip or a share that is not mounted would take history along
-            raise HistoryError(f"{self._folder} is no folder: make it first, or name the one that is meant")
+        self._must_have_folder()
         unverified = file.with_suffix(".unverified")
         with self._connection.cursor().copy(_as_csv(source)) as csv:
             sent = parquet.write(csv, unverified)
@@ -211,6 +240,11 @@ class Days:
         finally:
             os.close(folder)
         return held
+
+    def _must_have_folder(self) -> None:
+        """Made here, a slip or a share that is not mounted would take history along. Raises HistoryError."""
+        if not self._folder.is_dir():
+            raise HistoryError(f"{self._folder} is no folder: make it first, or name the one that is meant")
 
     def _content(self, source: str) -> Content:
         """What a table holds, as ``parquet`` computes it of a file."""
@@ -232,13 +266,23 @@ class Days:
     def _run(self, statement: str, source: str) -> None:
         self._connection.execute(sql.SQL(statement).format(_table(source)))
 
-    def _one(self, query: Any) -> Any:
-        row = self._connection.execute(query).fetchone()
+    def _one(self, query: Any, **parameters: Any) -> Any:
+        row = self._connection.execute(query, parameters or None).fetchone()
         return None if row is None else row[0]
 
     def _dicts(self, query: str) -> list[dict[str, Any]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(_QUERIES[query]).fetchall()
+
+
+def _file_name(day: date, last_day: date, part: int) -> str:
+    """As of its table, numbered by part."""
+    several = f"_to_{_digits(last_day)}" if last_day > day else ""
+    return f"job_runs_{_digits(day)}{several}{'' if part == 1 else f'_{part}'}.parquet"
+
+
+def _digits(day: date) -> str:
+    return day.isoformat().replace("-", "")  # %Y of year 1 has one digit
 
 
 def _table(source: str) -> sql.Identifier:

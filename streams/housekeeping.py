@@ -66,10 +66,14 @@ class Housekeeping:
             for partition in days.attached():
                 if self._stop.is_set():
                     return
-                old = partition["day"] < keep_from and not partition["kept"]
+                day, last_day, source = partition["day"], partition["last_day"], partition["source"]
+                if partition["kept"]:
+                    continue
                 # A backfill, or a skip of long ago, writes to old days: whoever asked for it looks for it now.
-                if old and not days.written_since(partition["source"], keep_from):
-                    days.let_go(partition["day"], partition["source"])
+                if last_day < keep_from and not days.written_since(source, keep_from):
+                    days.let_go(day, source)
+                elif last_day > day:
+                    days.let_go_aged(day, source, keep_from)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -1,5 +1,6 @@
 -- History: one row an attempt, and one for every scheduled time that did not run. Append-only; UTC days of the
--- scheduled time, let go of day by day; no default partition, so that old days can be detached concurrently.
+-- scheduled time, let go of day by day; those long past in one; no default partition, so that old days can be
+-- detached concurrently.
 -- And what SQL users see of jobs and dead letters.
 
 CREATE TABLE cronstream.job_runs (
@@ -27,44 +28,58 @@ CREATE TABLE cronstream.job_runs (
 
 -- ---- partitions ------------------------------------------------------------------------------------
 
+-- Tables of history by their names: of a day (job_runs_20260105), of several that are long past (with _to_ and the last
+-- of them; that from 0001-01-01 on holds what is older as well), numbered where the name was taken. `attached`: a
+-- partition. The others are detached, or half so (`pending`), or hold what retention has set apart (_aged).
+CREATE VIEW cronstream.job_runs_tables AS
+SELECT c.oid::regclass AS source, to_date(named[1], 'YYYYMMDD') AS day, to_date(coalesce(named[3], named[1]), 'YYYYMMDD') AS last_day,
+       i.inhdetachpending IS FALSE AS attached, i.inhdetachpending IS TRUE AS pending
+FROM pg_class c CROSS JOIN LATERAL regexp_match(c.relname, '^job_runs_(\d{8})(_to_(\d{8}))?(_\d+)?(_aged)?$') AS named
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND i.inhparent = 'cronstream.job_runs'::regclass
+WHERE c.relnamespace = 'cronstream'::regnamespace AND c.relkind = 'r' AND named IS NOT NULL;
+
 -- The table that holds a UTC day's rows now; NULL if none is attached. A day may have had others, which retention
 -- has detached and may still be exporting.
 CREATE FUNCTION cronstream.job_runs_partition(day date) RETURNS regclass
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
-    SELECT i.inhrelid::regclass FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'cronstream.job_runs'::regclass AND NOT i.inhdetachpending
-      AND c.relname ~ ('^job_runs_' || to_char(day, 'YYYYMMDD') || '(_\d+)?$');
+    SELECT t.source FROM cronstream.job_runs_tables t WHERE t.attached AND job_runs_partition.day BETWEEN t.day AND t.last_day;
 END;
 
 -- Locked by whoever exports, drops or restores days. A table that nobody is granted, because an advisory lock can be held
 -- by whoever connects.
 CREATE TABLE cronstream.retention ();
 
--- Make the partition of a UTC day if it is not there; true if it was made now. Safe to call from any process at once.
+-- Make a partition for a UTC day if it has none; true if it was made now. Safe to call from any process at once.
+-- A day more than 62 days ago gets one with all days around it that have none, however many, unless it is to be `alone`:
+-- rows of a thousand years make one table, and not one a day. A day more than 31 days ahead gets none.
 -- Built beside and then attached, because CREATE TABLE PARTITION OF would lock readers out. A late row of a day
 -- that retention is letting go of gets a new table: only while the old one's detachment is under way must it wait,
 -- which is error 55P03 (try again). A detachment that nobody carries on is ended here.
-CREATE FUNCTION cronstream.ensure_job_runs_partition(day date) RETURNS boolean
+CREATE FUNCTION cronstream.ensure_job_runs_partition(day date, alone boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+#variable_conflict use_column
 DECLARE
-    part text := 'job_runs_' || to_char(day, 'YYYYMMDD');
-    begins CONSTANT timestamptz := day::timestamp AT TIME ZONE 'UTC';
+    wanted CONSTANT date := day;
+    today CONSTANT date := (now() AT TIME ZONE 'UTC')::date;
+    first_day date := day;
+    last_day date := day;
     pending regclass;
+    base text;
+    part text;
     number integer := 1;
 BEGIN
-    IF day IS NULL OR NOT isfinite(day) OR day NOT BETWEEN '0001-01-01' AND '9999-12-31' THEN
-        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no partition for day %L', day);
+    IF (wanted BETWEEN '0001-01-01' AND today + 31) IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('no partition for day %L', wanted);
     END IF;
-    IF cronstream.job_runs_partition(day) IS NOT NULL THEN
+    IF cronstream.job_runs_partition(wanted) IS NOT NULL THEN
         RETURN false;
     END IF;
     LOCK TABLE cronstream.job_runs IN SHARE UPDATE EXCLUSIVE MODE;   -- what ATTACH takes; readers and inserts go on
-    IF cronstream.job_runs_partition(day) IS NOT NULL THEN
+    IF cronstream.job_runs_partition(wanted) IS NOT NULL THEN
         RETURN false;
     END IF;
-    SELECT i.inhrelid::regclass INTO pending FROM pg_inherits i
-    WHERE i.inhparent = 'cronstream.job_runs'::regclass AND i.inhdetachpending;
+    SELECT t.source INTO pending FROM cronstream.job_runs_tables t WHERE t.pending;
     IF pending IS NOT NULL THEN
         BEGIN
             LOCK TABLE cronstream.retention IN EXCLUSIVE MODE NOWAIT;
@@ -73,13 +88,24 @@ BEGIN
         END;
         EXECUTE format('ALTER TABLE cronstream.job_runs DETACH PARTITION %s FINALIZE', pending);
     END IF;
+    IF wanted < today - 62 AND NOT alone THEN
+        SELECT coalesce(max(t.last_day) FILTER (WHERE t.last_day < wanted) + 1, '0001-01-01'),
+               least(min(t.day) FILTER (WHERE t.day > wanted) - 1, today - 63)
+        INTO first_day, last_day FROM cronstream.job_runs_tables t WHERE t.attached;
+    END IF;
+    base := 'job_runs_' || to_char(first_day, 'YYYYMMDD');
+    IF last_day > first_day THEN
+        base := base || '_to_' || to_char(last_day, 'YYYYMMDD');
+    END IF;
+    part := base;
     WHILE EXISTS (SELECT FROM pg_class WHERE relname = part AND relnamespace = 'cronstream'::regnamespace) LOOP
         number := number + 1;
-        part := 'job_runs_' || to_char(day, 'YYYYMMDD') || '_' || number;
+        part := base || '_' || number;
     END LOOP;
     EXECUTE format('CREATE TABLE cronstream.%I (LIKE cronstream.job_runs INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', part);
-    EXECUTE format('ALTER TABLE cronstream.job_runs ATTACH PARTITION cronstream.%I FOR VALUES FROM (%L) TO (%L)',
-                   part, begins, begins + interval '24 hours');
+    EXECUTE format('ALTER TABLE cronstream.job_runs ATTACH PARTITION cronstream.%I FOR VALUES FROM (%s) TO (%L)', part,
+                   CASE WHEN first_day = '0001-01-01' THEN 'MINVALUE' ELSE quote_literal(first_day::timestamp AT TIME ZONE 'UTC') END,
+                   (last_day + 1)::timestamp AT TIME ZONE 'UTC');
     RETURN true;
 END $$;
 
@@ -88,6 +114,7 @@ SELECT cronstream.ensure_job_runs_partition((now() AT TIME ZONE 'UTC')::date + a
 -- One row a file: what was exported, and whether its rows are in Postgres again.
 CREATE TABLE cronstream.history_exports (
     day          date NOT NULL,
+    last_day     date NOT NULL,             -- after day where the partition held several
     part         integer NOT NULL,          -- from 1; a day has more if rows came after its export
     file         text NOT NULL,             -- its name in the history folder
     source       text NOT NULL,             -- the partition that it was exported from
@@ -157,7 +184,7 @@ CREATE FUNCTION cronstream.grant_history(role_name name) RETURNS void
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
     EXECUTE format('GRANT SELECT ON cronstream.job_runs, cronstream.job_status, cronstream.running_attempts, '
-                   'cronstream.requests, cronstream.history_exports TO %I', role_name);
+                   'cronstream.requests, cronstream.history_exports, cronstream.job_runs_tables TO %I', role_name);
 END $$;
 
 -- ---- dead letters ----------------------------------------------------------------------------------

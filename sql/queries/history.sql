@@ -104,42 +104,50 @@ ON CONFLICT (job_id) DO UPDATE SET
     updated_at = now()
 
 -- name: attached_days
--- The partitions of job_runs with their days, oldest first; `kept` while a restored day is to stay. No estimate of the
--- rows (NULL) before Postgres has looked at a partition.
-SELECT i.inhrelid::regclass::text AS source, to_date(substring(c.relname FROM '^job_runs_(\d{8})'), 'YYYYMMDD') AS day,
-       nullif(c.reltuples, -1)::bigint AS rows_estimate, pg_total_relation_size(c.oid) AS bytes,
-       EXISTS (SELECT FROM cronstream.history_exports e WHERE e.source = i.inhrelid::regclass::text
+-- The partitions of job_runs with their first and last days, oldest first; `kept` while a restored day of theirs is to
+-- stay. No estimate of the rows (NULL) before Postgres has looked at a partition.
+SELECT t.source::text, t.day, t.last_day, nullif(c.reltuples, -1)::bigint AS rows_estimate, pg_total_relation_size(c.oid) AS bytes,
+       EXISTS (SELECT FROM cronstream.history_exports e WHERE e.day <= t.last_day AND e.last_day >= t.day
                AND e.dropped_at IS NULL AND e.keep_until > now()) AS kept
-FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-WHERE i.inhparent = 'cronstream.job_runs'::regclass AND NOT i.inhdetachpending AND c.relname ~ '^job_runs_\d{8}(_\d+)?$'
-ORDER BY day, source
+FROM cronstream.job_runs_tables t JOIN pg_class c ON c.oid = t.source
+WHERE t.attached ORDER BY t.day, c.relname
 
 -- name: detached_days
--- Tables that were partitions of job_runs, and are not any more.
-SELECT c.oid::regclass::text AS source, to_date(substring(c.relname FROM '^job_runs_(\d{8})'), 'YYYYMMDD') AS day
-FROM pg_class c
-WHERE c.relnamespace = 'cronstream'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition
-  AND c.relname ~ '^job_runs_\d{8}(_\d+)?$'
-ORDER BY day, source
+-- Tables that were partitions of job_runs, and are not any more, or whose rows were in one.
+SELECT source::text, day FROM cronstream.job_runs_tables WHERE NOT attached AND NOT pending ORDER BY day, source::text
 
 -- name: pending_detachment
 -- The partition whose detachment began and did not end.
-SELECT i.inhrelid::regclass::text AS source FROM pg_inherits i
-WHERE i.inhparent = 'cronstream.job_runs'::regclass AND i.inhdetachpending
+SELECT source::text FROM cronstream.job_runs_tables WHERE pending
 
 -- name: exports
 -- Every file, by day and part.
-SELECT day, part, file, source, rows, checksum, exported_at, dropped_at, keep_until FROM cronstream.history_exports
+SELECT day, last_day, part, file, source, rows, checksum, exported_at, dropped_at, keep_until FROM cronstream.history_exports
 WHERE (%(day)s::date IS NULL OR day = %(day)s)
 ORDER BY day, part
 
+-- name: exports_with
+-- The files that hold rows of a day.
+SELECT day, last_day, part, file, source, rows, checksum, exported_at, dropped_at, keep_until FROM cronstream.history_exports
+WHERE %(day)s BETWEEN day AND last_day
+ORDER BY day, part
+
+-- name: last_day
+-- The last day of a table of history.
+SELECT last_day FROM cronstream.job_runs_tables WHERE source = %(source)s::regclass
+
 -- name: note_export
 -- A file is written and verified; one part has one file.
-INSERT INTO cronstream.history_exports (day, part, file, source, rows, checksum)
-VALUES (%(day)s, %(part)s, %(file)s, %(source)s, %(rows)s, %(checksum)s)
+INSERT INTO cronstream.history_exports (day, last_day, part, file, source, rows, checksum)
+VALUES (%(day)s, %(last_day)s, %(part)s, %(file)s, %(source)s, %(rows)s, %(checksum)s)
 ON CONFLICT (day, part) DO UPDATE SET
-    file = excluded.file, source = excluded.source, rows = excluded.rows, checksum = excluded.checksum,
-    exported_at = now(), dropped_at = NULL
+    last_day = excluded.last_day, file = excluded.file, source = excluded.source, rows = excluded.rows,
+    checksum = excluded.checksum, exported_at = now(), dropped_at = NULL
+
+-- name: note_set_apart
+-- What was restored into a partition, and was to stay until now, is in it no more.
+UPDATE cronstream.history_exports SET dropped_at = now(), keep_until = NULL
+WHERE source = %(source)s AND dropped_at IS NULL AND keep_until <= now()
 
 -- name: note_dropped
 -- Its rows are in files alone.
@@ -149,9 +157,14 @@ WHERE source = %(source)s AND dropped_at IS NULL
 -- name: note_restored
 -- Its rows are in job_runs again.
 UPDATE cronstream.history_exports
-SET source = cronstream.job_runs_partition(day)::text, dropped_at = NULL, keep_until = now() + %(keep)s::interval
-WHERE day = %(day)s
+SET source = coalesce(cronstream.job_runs_partition(day)::text, source), dropped_at = NULL, keep_until = now() + %(keep)s::interval
+WHERE %(day)s BETWEEN day AND last_day
+
+-- name: make_room
+-- Partitions for restored rows: a day that was alone is alone again, where no partition has it.
+SELECT cronstream.ensure_job_runs_partition(day, %(alone)s)
+FROM (SELECT DISTINCT (scheduled_time AT TIME ZONE 'UTC')::date AS day FROM cronstream.restored_runs) AS days
 
 -- name: merge_restored
--- Restored rows into the day's partition, which has rows of its own.
+-- Restored rows into their partitions, which may have rows of their own.
 INSERT INTO cronstream.job_runs SELECT * FROM cronstream.restored_runs ON CONFLICT DO NOTHING

@@ -336,7 +336,7 @@ def test_a_run_is_redriven_with_its_key_and_its_attempts_numbered_on(
 
 def test_history_by_hand(installation: TestInstallation, command: Command, tmp_path: Path) -> None:
     with installation.connect() as connection:
-        connection.execute("SELECT cronstream.ensure_job_runs_partition('2026-01-05')")
+        connection.execute("SELECT cronstream.ensure_job_runs_partition('2026-01-05', alone => true)")
         connection.execute(
             "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, outcome)"
             " VALUES (1, '2026-01-05T12:00Z', 1, 'succeeded')"

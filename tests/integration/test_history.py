@@ -88,6 +88,23 @@ def test_days_without_a_partition_are_made(installation: TestInstallation, produ
     eventually(lambda: count(installation) == len(days), within=60)
 
 
+def test_skips_of_a_thousand_days_long_past_make_one_partition_and_nobody_waits(
+    installation: TestInstallation, producer: Producer, dead: Consumer
+) -> None:
+    installation.start("streams.sink", "h1")
+    ancient = SystemClock().wall_us() // DAY * DAY - 1_000 * 365 * DAY
+    publish(installation, producer, [skipped(1000 + number, ancient + number * DAY) for number in range(6000)])
+    publish(installation, producer, [outcome(Kind.SUCCEEDED, 1, TODAY), outcome(Kind.SUCCEEDED, 2, TODAY + 90 * DAY)])
+    eventually(lambda: count(installation) == 6001, within=60)
+    with installation.connect() as connection:
+        partitions = connection.execute(
+            "SELECT count(*), count(*) FILTER (WHERE day <> last_day) FROM cronstream.job_runs_tables WHERE attached"
+        ).fetchone()
+    assert partitions == (10, 1)
+    (letter,) = letters(dead, 1)
+    assert b"no partition" in dict(letter.headers())["cronstream-error"]
+
+
 def test_what_cannot_be_stored_is_set_aside_and_blocks_nothing(
     installation: TestInstallation, producer: Producer, dead: Consumer
 ) -> None:

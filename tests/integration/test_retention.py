@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -116,6 +117,68 @@ def test_a_day_stays_until_what_was_written_to_it_late_is_old_as_well(
     assert [len(rows(connection, day)) for day in (gone, OLD, long_ago)] == [0, 10, 1]
     tidy(installation, tmp_path, days=29)
     assert [len(rows(connection, day)) for day in (gone, OLD, long_ago)] == [0, 0, 1]
+
+
+def test_what_is_long_past_goes_once_it_was_written_long_ago_and_comes_back(
+    installation: TestInstallation, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    """Though rows of long ago come every day, so that the whole partition is never old."""
+    roman, lately = date(79, 8, 24), TODAY - timedelta(days=70)
+    insert(connection, roman, range(1, 10), written=OLD)
+    insert(connection, lately, range(1, 5), written=OLD)
+    insert(connection, lately, range(5, 8), written=TODAY)
+    assert source_of(connection, roman) == source_of(connection, lately)
+    before = rows(connection, roman), rows(connection, lately)
+    tidy(installation, tmp_path)
+    assert (rows(connection, roman), rows(connection, lately)) == ([], before[1][4:])
+    days = Days(connection, tmp_path)
+    (export,) = days.exports()
+    assert (export.day, export.last_day, export.rows) == (date(1, 1, 1), TODAY - timedelta(days=63), 13)
+    assert export.file == f"job_runs_00010101_to_{export.last_day:%Y%m%d}.parquet"
+    tidy(installation, tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == [export.file]
+
+    with alone(installation.connect):
+        assert days.restore(lately, timedelta(days=1)) == 13
+    tidy(installation, tmp_path)
+    assert (rows(connection, roman), rows(connection, lately)) == before, "restored days stay for as long as was asked"
+    connection.execute("UPDATE cronstream.history_exports SET keep_until = now()")
+    tidy(installation, tmp_path)
+    assert (rows(connection, roman), rows(connection, lately)) == ([], before[1][4:])
+    (export,) = days.exports()
+    assert export.dropped_at is not None
+    assert [one.name for one in tmp_path.iterdir()] == [export.file]
+
+    connection.execute("UPDATE cronstream.job_runs SET recorded_at = '2000-01-01'")
+    tidy(installation, tmp_path)
+    assert partition(connection, lately) is None
+    assert [(one.part, one.rows) for one in days.exports()] == [(1, 13), (2, 3)]
+    with alone(installation.connect):
+        assert days.restore(roman, timedelta(days=1)) == 16
+    assert rows(connection, roman) == before[0]
+    assert [row[0] for row in rows(connection, lately)] == list(range(1, 8))
+
+
+def test_rows_that_were_set_apart_are_exported_by_the_next_round(
+    installation: TestInstallation,
+    connection: psycopg.Connection[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    roman = date(79, 8, 24)
+    insert(connection, roman, range(1, 10), written=OLD)
+    insert(connection, roman, range(10, 12), written=TODAY)
+    with pytest.raises(HistoryError, match="is no folder"):
+        tidy(installation, tmp_path / "not-mounted")
+    assert len(rows(connection, roman)) == 11
+    with monkeypatch.context() as patch:
+        patch.setattr(Days, "_drop", Mock(side_effect=OSError("no more")))
+        with pytest.raises(OSError, match="no more"):
+            tidy(installation, tmp_path)
+    assert len(rows(connection, roman)) == 2
+    tidy(installation, tmp_path)
+    assert [one.rows for one in Days(connection, tmp_path).exports()] == [9]
+    assert connection.execute("SELECT count(*) FROM cronstream.job_runs_tables WHERE NOT attached").fetchone() == (0,)
 
 
 def test_a_folder_that_is_not_there_takes_no_history_along(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 import zoneinfo
+from datetime import date, timedelta
+from typing import Any
 
 import psycopg
 import pytest
 
 import sql
+from cronstream.clock import SystemClock, to_datetime
 from cronstream.settings import Installation
 from sql.migrate import Migration, SchemaError, load_migrations, migrate, schema_version_check
 from tests.support.installation import TestInstallation
@@ -103,20 +106,65 @@ def test_the_zones_are_those_of_the_pinned_tzdata(installation: TestInstallation
 
 
 def test_a_day_s_partition_is_made_once_in_utc(installation: TestInstallation) -> None:
+    today = to_datetime(SystemClock().wall_us()).date()
+    day, next_day = (f"{today + timedelta(days=ahead)}" for ahead in (20, 21))
     with installation.connect() as conn:
         conn.execute("SET timezone = 'Pacific/Apia'")
         for made in (True, False):
-            assert conn.execute("SELECT cronstream.ensure_job_runs_partition('2031-03-08')").fetchone() == (made,)
+            assert conn.execute("SELECT cronstream.ensure_job_runs_partition(%s)", (day,)).fetchone() == (made,)
         insert = (
             "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, outcome) VALUES (1, %s, 1, 'succeeded')"
         )
-        for inside in ("2031-03-08T00:00:00Z", "2031-03-08T23:59:59.999999Z"):
+        for inside in (f"{day}T00:00:00Z", f"{day}T23:59:59.999999Z"):
             conn.execute(insert, (inside,))
         with pytest.raises(psycopg.errors.CheckViolation, match="no partition"):
-            conn.execute(insert, ("2031-03-09T00:00:00Z",))
+            conn.execute(insert, (f"{next_day}T00:00:00Z",))
         with pytest.raises(psycopg.errors.UniqueViolation):
-            conn.execute(insert, ("2031-03-08T00:00:00Z",))
-        assert conn.execute("SELECT count(*) FROM cronstream.job_runs_20310308").fetchone() == (2,)
+            conn.execute(insert, (f"{day}T00:00:00Z",))
+        table = f"cronstream.job_runs_{day.replace('-', '')}"
+        assert conn.execute(f"SELECT count(*) FROM {table}".encode()).fetchone() == (2,)
+
+
+def test_days_long_past_share_partitions_and_days_far_ahead_have_none(installation: TestInstallation) -> None:
+    today = to_datetime(SystemClock().wall_us()).date()
+    ensure = "SELECT cronstream.ensure_job_runs_partition(%s, %s)"
+
+    def back(days: int) -> date:
+        return today - timedelta(days=days)
+
+    def past() -> list[tuple[Any, ...]]:
+        return conn.execute(
+            "SELECT day, last_day FROM cronstream.job_runs_tables WHERE attached AND day < %s ORDER BY day", (back(1),)
+        ).fetchall()
+
+    with installation.connect() as conn:
+        conn.execute("SET timezone = 'Pacific/Apia'")
+        for day, alone, made in (
+            (back(100), True, True),
+            (back(99), False, True),
+            (back(63), False, False),
+            (back(62), False, True),
+            (date(1000, 1, 1), False, True),
+            (date(1, 1, 1), False, False),
+            (back(101), True, False),
+        ):
+            assert conn.execute(ensure, (day, alone)).fetchone() == (made,), day
+        assert past() == [
+            (date(1, 1, 1), back(101)),
+            (back(100), back(100)),
+            (back(99), back(63)),
+            (back(62), back(62)),
+        ]
+        insert = (
+            "INSERT INTO cronstream.job_runs (job_id, scheduled_time, attempt, outcome) VALUES (1, %s, 0, 'skipped')"
+        )
+        for moment in ("0044-03-15 12:00Z BC", "0001-01-01 00:00Z", f"{back(101)} 23:59:59.999999Z"):
+            conn.execute(insert, (moment,))
+        table = f"cronstream.job_runs_00010101_to_{back(101):%Y%m%d}"
+        assert conn.execute(f"SELECT count(*) FROM {table}".encode()).fetchone() == (3,)
+        for refused in (back(-32), date.max):
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match="no partition for day"):
+                conn.execute(ensure, (refused, False))
 
 
 def test_partitions_made_at_once_do_not_collide(installation: TestInstallation) -> None:
@@ -124,7 +172,9 @@ def test_partitions_made_at_once_do_not_collide(installation: TestInstallation) 
 
     def make() -> None:
         with installation.connect() as conn:
-            row = conn.execute("SELECT cronstream.ensure_job_runs_partition('2032-01-01')").fetchone()
+            row = conn.execute(
+                "SELECT cronstream.ensure_job_runs_partition((now() AT TIME ZONE 'UTC')::date + 20)"
+            ).fetchone()
             assert row is not None
             made.append(row[0])
 
