@@ -139,11 +139,17 @@ class HistoryWriter:
 
     def _make_partitions(self, rows: Iterable[Row]) -> None:
         """Of all the rows' days; a day that cannot have one is found out when its row is refused."""
+        connection = self._connected()
+        spans = connection.execute(_QUERIES["attached_spans"]).fetchall()
         for day in sorted({row.day for row in rows}):
+            if any(first <= day <= last for first, last in spans):
+                continue  # asked of each day, Postgres would take seconds for thousands that share one partition
             try:
-                self._connected().execute(_ENSURE, (day,))
+                connection.execute(_ENSURE, (day,))
             except errors.DataError as error:
                 log.warning("No partition: %s", error, extra={"action": "make_partition", "day": day.isoformat()})
+            else:
+                spans = connection.execute(_QUERIES["attached_spans"]).fetchall()
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:

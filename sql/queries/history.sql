@@ -112,6 +112,10 @@ SELECT t.source::text, t.day, t.last_day, nullif(c.reltuples, -1)::bigint AS row
 FROM cronstream.job_runs_tables t JOIN pg_class c ON c.oid = t.source
 WHERE t.attached ORDER BY t.day, c.relname
 
+-- name: attached_spans
+-- First and last days of the partitions.
+SELECT day, last_day FROM cronstream.job_runs_tables WHERE attached
+
 -- name: detached_days
 -- Tables that were partitions of job_runs, and are not any more, or whose rows were in one.
 SELECT source::text, day FROM cronstream.job_runs_tables WHERE NOT attached AND NOT pending ORDER BY day, source::text

@@ -88,7 +88,7 @@ def test_days_without_a_partition_are_made(installation: TestInstallation, produ
     eventually(lambda: count(installation) == len(days), within=60)
 
 
-def test_skips_of_a_thousand_days_long_past_make_one_partition_and_nobody_waits(
+def test_skips_of_thousands_of_days_long_past_make_one_partition_and_nobody_waits(
     installation: TestInstallation, producer: Producer, dead: Consumer
 ) -> None:
     installation.start("streams.sink", "h1")
