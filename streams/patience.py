@@ -26,7 +26,8 @@ class Patience:
         self._consumer = consumer
         self._clock = clock
         self._stop = stop
-        self._pauses = Pauses(consumer)
+        self.pauses = Pauses(consumer)
+        """For its owner's own; none of them are left after a wait."""
 
     def insist(self, action: str, attempt: Callable[[], bool]) -> bool:
         """Try until it works, in the group all the while; False if told to stop before."""
@@ -44,10 +45,10 @@ class Patience:
         deadline = self._clock.boot_ns() + round(seconds * 1e9)
         while self._clock.boot_ns() < deadline and not self._stop.is_set():
             pulse.beat()
-            self._pauses.only(places_of(self._consumer.assignment()))
+            self.pauses.only(places_of(self._consumer.assignment()))
             message = self._consumer.poll(0.1)
             if message is not None and message.error() is None:
                 # Of a partition that was assigned just now: taken later.
                 early = record_of(message)
                 self._consumer.seek(TopicPartition(early.topic, early.partition, early.offset))
-        self._pauses.only(())
+        self.pauses.only(())

@@ -46,6 +46,8 @@ BEGIN
                                                         coalesce(command -> 'payload', '{}'), id);
     END CASE;
 EXCEPTION
+    WHEN lock_not_available THEN
+        RAISE;  -- of the class that is named below, and would be different a moment later
     WHEN data_exception OR integrity_constraint_violation OR no_data_found OR insufficient_privilege OR object_not_in_prerequisite_state THEN
         GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
             hint = PG_EXCEPTION_HINT, field = COLUMN_NAME;

@@ -70,6 +70,14 @@ class Desk:
 
         return eventually(found, within=20, says=f"a dead letter because of {reason}")
 
+    def committed(self) -> int:
+        """How many commands are behind the offsets of those who apply them."""
+        kafka, topics = self.installation.endpoints.kafka, self.installation.topics
+        group = Consumer({"bootstrap.servers": kafka, "group.id": f"{self.installation.name}-commands"})
+        places = group.committed([TopicPartition(topics.commands, partition) for partition in range(4)], 10)
+        group.close()
+        return sum(max(place.offset, 0) for place in places)
+
     def close(self) -> None:
         self._consumer.close()
 
