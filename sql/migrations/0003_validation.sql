@@ -113,8 +113,12 @@ CREATE FUNCTION cronstream.check_window(d cronstream.job_definitions, counts_fro
     LANGUAGE plpgsql AS $$
 DECLARE
     spread CONSTANT interval := cronstream.spread_offset(d.spread_seconds, d.tenant, d.name);
+    -- where every search of the leader's ends: cron and every have no time from the year 9999 on
+    forever CONSTANT timestamptz := timestamptz '9998-12-31 23:59:59.999999+00' + spread;
+    last  CONSTANT timestamptz := least(d.ends_at, forever);
     first timestamptz;
     steps bigint := 0;
+    found boolean := true;
     remedy text := 'As it is, the job would never fire.';
 BEGIN
     IF d.run_at IS NOT NULL THEN
@@ -124,34 +128,38 @@ BEGIN
                 coalesce(d.ends_at::text, 'any'), CASE WHEN spread = '0' THEN '' ELSE format(' with its spread of %s', spread) END),
                 d.run_at::text, remedy);
         END IF;
-    ELSIF d.ends_at IS NULL THEN
         RETURN true;
-    ELSIF d.every IS NOT NULL THEN
-        IF d.anchor IS NULL THEN
-            -- the commit is later than this, and its own instant is none of the times unless the spread moves it
-            IF d.ends_at < counts_from THEN
-                RETURN cronstream.refuse('ends_at', 'is over: every counts from now, where there is no anchor', d.ends_at::text, remedy);
-            ELSIF cronstream.us(d.ends_at) < cronstream.us(counts_from)
-                    + (CASE WHEN spread = '0' THEN cronstream.us(d.every) ELSE least(cronstream.us(spread), cronstream.us(d.every)) END) THEN
-                RETURN cronstream.refuse('ends_at', format('is before the first time: every counts from now, where there is no anchor, and is %s',
-                    d.every), d.ends_at::text, remedy);
-            END IF;
-            RETURN true;
+    ELSIF d.starts_at > last THEN
+        found := false;
+    ELSIF d.every IS NOT NULL AND d.anchor IS NULL THEN
+        -- the commit is later than this, and its own instant is none of the times unless the spread moves it
+        IF d.ends_at < counts_from THEN
+            RETURN cronstream.refuse('ends_at', 'is over: every counts from now, where there is no anchor', d.ends_at::text, remedy);
+        ELSIF cronstream.us(d.ends_at) < cronstream.us(counts_from)
+                + (CASE WHEN spread = '0' THEN cronstream.us(d.every) ELSE least(cronstream.us(spread), cronstream.us(d.every)) END) THEN
+            RETURN cronstream.refuse('ends_at', format('is before the first time: every counts from now, where there is no anchor, and is %s',
+                d.every), d.ends_at::text, remedy);
         END IF;
+    ELSIF d.every IS NOT NULL THEN
         first := d.anchor + spread;
         IF first < d.starts_at THEN
             steps := (cronstream.us(d.starts_at) - cronstream.us(first) + cronstream.us(d.every) - 1) / cronstream.us(d.every);
         END IF;
-        IF cronstream.us(first) + steps * cronstream.us(d.every) > cronstream.us(d.ends_at) THEN
-            RETURN cronstream.refuse('ends_at', CASE WHEN d.starts_at IS NULL THEN format('is before the first time, %s', first)
-                ELSE format('leaves no time for every %s from the anchor %s on after starts_at %s', d.every, d.anchor, d.starts_at) END,
-                d.ends_at::text, remedy);
-        END IF;
-    ELSIF d.starts_at IS NOT NULL AND NOT cronstream.cron_within(d.cron, d.tenant, d.name, d.timezone, d.starts_at - spread, d.ends_at - spread) THEN
+        found := cronstream.us(first) + steps * cronstream.us(d.every) <= cronstream.us(last);
+    ELSIF d.starts_at IS NOT NULL THEN
+        found := cronstream.cron_within(d.cron, d.tenant, d.name, d.timezone, d.starts_at - spread, last - spread);
+    END IF;
+    IF found THEN
+        RETURN true;
+    ELSIF last = forever THEN
+        RETURN cronstream.refuse('starts_at', 'leaves no time before the year 9999, where every schedule ends', d.starts_at::text, remedy);
+    ELSIF d.cron IS NOT NULL THEN
         RETURN cronstream.refuse('ends_at', format('leaves no time for cron %L after starts_at %s', left(d.cron, 60), d.starts_at),
             d.ends_at::text, remedy);
     END IF;
-    RETURN true;
+    RETURN cronstream.refuse('ends_at', CASE WHEN d.starts_at IS NULL THEN format('is before the first time, %s', first)
+        ELSE format('leaves no time for every %s from the anchor %s on after starts_at %s', d.every, d.anchor, d.starts_at) END,
+        d.ends_at::text, remedy);
 END $$;
 
 -- Characters of a bracket expression that no name may hold: controls, what Unicode says may be ignored when text is shown
@@ -265,8 +273,9 @@ BEGIN
     IF NEW.anchor IS NOT NULL THEN
         IF NEW.every IS NULL THEN
             checked := cronstream.refuse('anchor', 'belongs to every', NEW.anchor::text, 'Leave it out, or set every.');
-        ELSIF NEW.anchor NOT BETWEEN earliest AND latest THEN
-            checked := cronstream.refuse('anchor', 'is out of range', NEW.anchor::text, years);
+        ELSIF NEW.anchor < earliest OR NEW.anchor >= '9999-01-01 00:00:00+00' THEN
+            checked := cronstream.refuse('anchor', 'is out of range', NEW.anchor::text,
+                'An instant from 0001-01-03 at 00:00 UTC to the end of 9998, where every schedule ends.');
         END IF;
     END IF;
     IF NEW.starts_at NOT BETWEEN earliest AND latest THEN

@@ -1,6 +1,7 @@
 -- What is valid and may still surprise: a NOTICE, after the statement has succeeded. Of cron the same
 -- four things as in cronstream/schedule/notices.py: two restricted day fields, a step as long as its
--- field, one that does not divide it, a time that the next change of the zone's clock skips. Of run_at that it is past.
+-- field, one that does not divide it, a time that the next change of the zone's clock skips. Of run_at and ends_at that
+-- they are past.
 
 -- A zone's clock jumps: the instant in seconds since the epoch, the offsets before and after.
 CREATE TYPE cronstream.clock_jump AS (at bigint, was int, becomes int);
@@ -159,16 +160,17 @@ BEGIN
     END LOOP;
 END $$;
 
--- Raises a NOTICE of a single time that is over: the leader plans strictly after the commit.
--- What is past when a job is resumed passed in the pause, or ran before it: history has it as skipped, or as a run.
-CREATE FUNCTION cronstream.tell_past(tenant text, name text, run_at timestamptz, in_pause boolean DEFAULT false) RETURNS void
+-- Raises a NOTICE of a schedule that is over, by its single time or its ends_at: the leader plans strictly after the commit.
+-- A single time that is past when its job is resumed passed in the pause, or ran before it: history has it as skipped, or
+-- as a run. Of what lies after ends_at history has nothing.
+CREATE FUNCTION cronstream.tell_past(tenant text, name text, run_at timestamptz, ends_at timestamptz, in_pause boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     RAISE NOTICE USING
-        MESSAGE = format('job %L: run_at %s is past: it does not run%s', name, run_at,
-            CASE WHEN in_pause THEN ' any more' ELSE ', and history says so' END),
+        MESSAGE = format('job %L: %s %s is past: it does not run%s', name, CASE WHEN run_at IS NULL THEN 'ends_at' ELSE 'run_at' END,
+            coalesce(run_at, ends_at), CASE WHEN in_pause OR run_at IS NULL THEN ' any more' ELSE ', and history says so' END),
         HINT = format('SELECT cronstream.run_now(%L, %L) runs it now.', tenant, name),
-        SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = 'run_at';
+        SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = CASE WHEN run_at IS NULL THEN 'ends_at' ELSE 'run_at' END;
 END $$;
 
 -- AFTER each statement: the rows whose schedule is new, but a hundred at the most. A fleet that moves
@@ -181,20 +183,22 @@ BEGIN
     ELSIF TG_OP = 'INSERT' THEN
         PERFORM cronstream.tell(s.cron, s.tenant, s.name, s.timezone, s.dst_gap)
         FROM (SELECT * FROM new_rows n WHERE n.cron IS NOT NULL LIMIT 100) AS s;
-        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at)
-        FROM (SELECT * FROM new_rows n WHERE n.run_at IS NOT NULL LIMIT 100) AS s
-        WHERE s.enabled AND s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name) < clock_timestamp();
+        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at, s.ends_at)
+        FROM (SELECT * FROM new_rows n WHERE coalesce(n.run_at, n.ends_at) IS NOT NULL LIMIT 100) AS s
+        WHERE s.enabled AND coalesce(s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name), s.ends_at) < clock_timestamp();
     ELSE
         PERFORM cronstream.tell(s.cron, s.tenant, s.name, s.timezone, s.dst_gap)
         FROM (SELECT n.* FROM new_rows n JOIN old_rows o USING (job_id)
               WHERE n.cron IS NOT NULL AND n.revision <> o.revision
                 AND (n.cron, n.timezone, n.dst_gap) IS DISTINCT FROM (o.cron, o.timezone, o.dst_gap) LIMIT 100) AS s;
-        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at, s.in_pause)
+        PERFORM cronstream.tell_past(s.tenant, s.name, s.run_at, s.ends_at, s.in_pause)
         FROM (SELECT n.*, (n.run_at, n.spread_seconds) IS NOT DISTINCT FROM (o.run_at, o.spread_seconds) AS in_pause
               FROM new_rows n JOIN old_rows o USING (job_id)
-              WHERE n.run_at IS NOT NULL
-                AND (n.run_at, n.spread_seconds, n.enabled) IS DISTINCT FROM (o.run_at, o.spread_seconds, o.enabled) LIMIT 100) AS s
-        WHERE s.enabled AND s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name) < clock_timestamp();
+              WHERE (n.run_at IS NOT NULL
+                      AND (n.run_at, n.spread_seconds, n.enabled) IS DISTINCT FROM (o.run_at, o.spread_seconds, o.enabled))
+                 OR (n.run_at IS NULL AND n.ends_at IS NOT NULL
+                      AND (n.run_at, n.ends_at, n.enabled) IS DISTINCT FROM (o.run_at, o.ends_at, o.enabled)) LIMIT 100) AS s
+        WHERE s.enabled AND coalesce(s.run_at + cronstream.spread_offset(s.spread_seconds, s.tenant, s.name), s.ends_at) < clock_timestamp();
     END IF;
     RETURN NULL;
 END $$;

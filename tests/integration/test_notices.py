@@ -171,6 +171,26 @@ def test_a_single_time_that_is_past_is_told_with_what_to_do(database: str) -> No
     ]
 
 
+def test_a_schedule_that_ended_is_told_as_a_single_time_is(conn: Conn, heard: list[str]) -> None:
+    over, told = "2020-01-01T00:00:00Z", "ends_at 2020-01-01 00:00:00+00 is past: it does not run any more"
+    conn.execute("SET TIME ZONE 'UTC'")
+    insert(conn, "@daily", "cron", ends_at=over)
+    conn.execute(
+        "INSERT INTO cronstream.job_definitions (name, handler, every, anchor, ends_at, enabled)"
+        " SELECT name, 'log', '1 hour', '2019-01-01Z', %s, name = 'every'"
+        " FROM unnest(ARRAY['every', 'paused']) AS name",
+        [over],
+    )
+    insert(conn, "@daily", "later", ends_at="2999-01-01Z")
+    assert heard == [f"job '{name}': {told}" for name in ("cron", "every")]
+    heard.clear()
+    conn.execute("UPDATE cronstream.job_definitions SET payload = '{\"a\": 1}', misfire_policy = 'SKIP'")
+    assert heard == []
+    conn.execute("UPDATE cronstream.job_definitions SET enabled = true WHERE name = 'paused'")
+    conn.execute("UPDATE cronstream.job_definitions SET ends_at = %s WHERE name = 'later'", [over])
+    assert heard == [f"job '{name}': {told}" for name in ("paused", "later")]
+
+
 def test_a_handler_that_workers_must_allow_is_told_of_once_a_session(conn: Conn, heard: list[str]) -> None:
     payloads = {
         "command": '{"argv": ["true"]}',

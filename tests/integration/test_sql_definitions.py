@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from cronstream.schedule import schedule_of
+from cronstream.schedule import ScheduleError, schedule_of
 from tests.support.definitions import BAD, GOOD, SELECT, URL
 
 Conn = psycopg.Connection[tuple[Any, ...]]
@@ -278,6 +279,61 @@ def test_bounds_are_refused_only_where_python_finds_no_time_in_them(conn: Conn) 
             refused += 1
             assert not held, (cron, zone, starts, ends, spread)
     assert refused > 50
+
+
+def test_the_last_instants_are_those_of_the_leader(conn: Conn) -> None:
+    """What SQL accepts near the end of the calendar the leader plans, and what it refuses has no time there either."""
+    end, day = datetime(9999, 1, 1, tzinfo=UTC), timedelta(days=1)
+    seconds = (-86_400, -90, -60, -1e-6, 0, 1e-6, 30, 362 * 86_400)
+    instants = [end + timedelta(seconds=at) for at in seconds]
+    sources: list[dict[str, Any]] = [{"cron": cron} for cron in ("* * * * * *", "@daily", "30 23 31 12 *")]
+    sources += [
+        {"every": "1 minute"},
+        *({"every": every, "anchor": at} for every in ("1 minute", "7 days") for at in instants),
+    ]
+    sources += [
+        {"every": "1 day", "anchor": datetime(2026, 1, 1, 12, tzinfo=UTC)},
+        *({"run_at": at} for at in instants),
+    ]
+    refused = 0
+    for source, starts, ends in product(sources, [None, *instants], [None, end, end + 362 * day]):
+        for spread in (0, 86_400):
+            given = {**source, "starts_at": starts, "ends_at": ends, "spread_seconds": spread}
+            columns = {name: value for name, value in given.items() if value is not None}
+            if starts is not None and ends is not None and starts > ends:
+                continue
+            problem = None
+            try:
+                with conn.transaction():
+                    insert(conn, **columns)
+            except psycopg.errors.InvalidParameterValue as error:
+                problem = error.diag.column_name
+            # without an anchor only the leader knows the times, and SQL refuses what is sure
+            unsure = "every" in source and "anchor" not in source and problem is None
+            assert (problem is None) is _fires(columns) or unsure, (columns, problem)
+            assert problem is None or problem in columns
+            conn.execute("DELETE FROM cronstream.job_definitions")
+            refused += problem is not None
+    assert refused > 50
+
+
+def _fires(columns: dict[str, Any]) -> bool:
+    """The leader plans a time of such a job."""
+    every = {"1 minute": 60, "1 day": 86_400, "7 days": 7 * 86_400}
+    read = {
+        f"{name}_us": (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        for name, value in columns.items()
+        if isinstance(value, datetime)
+    }
+    if "every" in columns:
+        read = {"anchor_us": 0, **read, "every_us": every[columns["every"]] * 1_000_000}
+    try:
+        schedule = schedule_of(
+            cron=columns.get("cron"), spread_seconds=columns["spread_seconds"], tenant="default", name="job", **read
+        )
+    except ScheduleError:
+        return False
+    return schedule.next_after(0) is not None
 
 
 def test_a_least_privileged_user_defines_jobs_and_sees_nothing_else(database: str) -> None:
