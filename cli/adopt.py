@@ -6,7 +6,7 @@ import click
 
 from cli.environment import postgres, settings
 from cli.errors import Failure
-from cli.output import json_option, print_json
+from cli.output import json_option, print_json, say
 from coordinator.election import Leader, read_leader
 from cronstream.clock import SystemClock
 from cronstream.settings import Installation
@@ -33,7 +33,7 @@ def adopt_etcd(yes: bool, as_json: bool) -> None:
     the old etcd is gone for good.
     """
     if not yes:
-        click.echo(_WHY, err=True)
+        say(_WHY, err=True)
         raise Failure("nothing was changed: say --yes when the old etcd is gone for good")
     leader = _lasting_leader(settings(Installation))
     if leader is not None:
@@ -45,7 +45,7 @@ def adopt_etcd(yes: bool, as_json: bool) -> None:
     if as_json:
         print_json({"adopted": True, "base": row[0]})
     else:
-        print(f"adopted: tokens go on from {row[0]}; the next candidate can lead")
+        say(f"adopted: tokens go on from {row[0]}; the next candidate can lead")
 
 
 def _lasting_leader(found: Installation) -> Leader | None:

@@ -10,7 +10,7 @@ import click
 from cli.environment import postgres
 from cli.errors import Failure, Misuse
 from cli.instants import NOW, DatabaseInstant, Instant
-from cli.output import count, instant, json_option, print_json
+from cli.output import count, instant, json_option, print_json, say
 from cli.references import find
 from sql.queries import load
 
@@ -64,12 +64,12 @@ def _report(answers: list[dict[str, Any]], as_json: bool) -> None:
         print_json(answers)
         return
     for answer in answers:
-        print(told(answer))
+        say(told(answer))
     if len(answers) == 1:
         number = answers[0].get("request_id")
-        click.echo(f"(follow it: cronstream requests show {number}; cronstream runs list --request {number})", err=True)
+        say(f"(follow it: cronstream requests show {number}; cronstream runs list --request {number})", err=True)
     else:
-        click.echo("(follow them: cronstream requests list)", err=True)
+        say("(follow them: cronstream requests list)", err=True)
 
 
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:

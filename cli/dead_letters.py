@@ -16,7 +16,7 @@ from cli.environment import postgres, settings
 from cli.errors import Failure, Misuse, explain
 from cli.instants import Instant
 from cli.letter_text import described, pretty, readable
-from cli.output import json_option, print_fields, print_json, print_table
+from cli.output import json_option, print_fields, print_json, print_table, say
 from cli.redriving import Redriving
 from cli.references import Named, readings
 from cronstream.dead_letters import REASONS
@@ -68,11 +68,11 @@ def list_letters(state: str, limit: int, as_json: bool, **chosen: Any) -> None:
     if as_json:
         print_json(rows[:limit])
     elif not rows:
-        print("no dead letters")
+        say("no dead letters")
     else:
         _print(rows[:limit])
     if len(rows) > limit:
-        click.echo(f"(the newest {limit}; --limit shows more)", err=True)
+        say(f"(the newest {limit}; --limit shows more)", err=True)
 
 
 @letters.command("show", short_help="Show one letter and the record in it.")
@@ -101,11 +101,11 @@ def show(letter: int, raw: bool, as_json: bool) -> None:
     headers = own_headers(row.pop("headers"))
     print_fields({**row, "key": None if key is None else readable(key)})
     if headers:
-        print()
+        say()
         print_table(("HEADER", "VALUE"), ((name, readable(of_header)) for name, of_header in headers))
-    print()
+    say()
     if items is None:
-        print(pretty(value))
+        say(pretty(value))
         return
     print_table(
         [name.upper().replace("_", " ") for name in items[0]] if items else [], (list(item.values()) for item in items)
@@ -171,10 +171,10 @@ def _decide(
     else:
         for answer in answers if len(answers) <= 20 else ():
             if answer["done"]:
-                print(f"{answer['letter_id']}: {answer['done']}")
-        print(f"{len(answers) - len(failed)} {done}" if answers else "no open dead letters like this")
+                say(f"{answer['letter_id']}: {answer['done']}")
+        say(f"{len(answers) - len(failed)} {done}" if answers else "no open dead letters like this")
         for answer in failed:
-            click.echo(f"cronstream: {answer['problem']}", err=True)
+            say(f"cronstream: {answer['problem']}", err=True)
     if failed:
         sys.exit(1)
 

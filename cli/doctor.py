@@ -17,7 +17,7 @@ from cli import checks, zone_comparison
 from cli.checks import PROBLEM, Check
 from cli.environment import postgres, settings
 from cli.errors import explain, one_line
-from cli.output import json_option, print_json
+from cli.output import json_option, print_json, say
 from cli.probes import PROBE_SECONDS
 from cli.topics import admin, partition_counts
 from connectors.config import slot_name
@@ -65,7 +65,7 @@ def doctor(as_json: bool) -> None:
         for check in found:
             _show(check)
     if problems:
-        click.echo(f"cronstream: problems: {', '.join(problems)}", err=True)
+        say(f"cronstream: problems: {', '.join(problems)}", err=True)
         sys.exit(1)
 
 
@@ -229,8 +229,8 @@ def _as_json(check: Check) -> dict[str, Any]:
 
 def _show(check: Check) -> None:
     state = check.state if check.state == checks.OK else check.state.upper()
-    print(f"{state:<9}{check.name:<24}{check.says}")
+    say(f"{state:<9}{check.name:<24}{check.says}")
     for detail in check.details[:_UNREADABLE_SHOWN] if check.name == "definitions" else ():
-        print(f"{'':<33}job {detail['job_id']} ({detail['tenant']}/{detail['name']}): {detail['error']}")
+        say(f"{'':<33}job {detail['job_id']} ({detail['tenant']}/{detail['name']}): {detail['error']}")
     if check.remedy is not None:
-        print(f"{'':<33}remedy: {check.remedy}")
+        say(f"{'':<33}remedy: {check.remedy}")

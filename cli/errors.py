@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import sys
 from typing import IO, Any
 
 import click
+
+from cli.output import say
 
 _REFUSALS = ("22023", "P0002", "23505")
 """invalid_parameter_value, no_data_found and unique_violation (of an id), as cronstream's functions raise them."""
@@ -16,7 +17,7 @@ class Failure(click.ClickException):
     """One line on standard error; exit status 1: something is wrong."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        print(f"cronstream: {self.message}", file=file or sys.stderr)
+        say(f"cronstream: {self.message}", err=True, file=file)
 
 
 class Unasked(Failure):

@@ -14,7 +14,7 @@ import click
 import sql
 from cli.environment import settings
 from cli.errors import Failure, Misuse
-from cli.output import count, json_option, print_json, print_table
+from cli.output import count, json_option, print_json, print_table, say
 from cronstream.clock import SystemClock, to_datetime
 from cronstream.settings import HistorySettings
 from streams.days import Days, Export, HistoryError, alone
@@ -108,7 +108,7 @@ def export(wanted: tuple[date, ...], drop: bool, folder: Path | None, as_json: b
     if as_json:
         print_json(answers)
     for answer in () if as_json else answers:
-        print(
+        say(
             f"{_shown(answer['day'], answer['last_day'])}: {count(answer['rows'], 'row')} in {answer['file']}"
             + (", dropped" if drop else "")
         )
@@ -129,7 +129,7 @@ def restore(day: date, keep_days: int, folder: Path | None, as_json: bool) -> No
     if as_json:
         print_json({"day": f"{day}", "rows": rows})
     else:
-        print(f"{day}: in job_runs again, for {count(keep_days, 'day')}: {count(rows, 'row')}")
+        say(f"{day}: in job_runs again, for {count(keep_days, 'day')}: {count(rows, 'row')}")
 
 
 @contextmanager

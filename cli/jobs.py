@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 from cli.asking import backfill, run_now
 from cli.environment import postgres
 from cli.errors import Misuse
-from cli.output import json_option, print_fields, print_json, print_table, span, text
+from cli.output import json_option, print_fields, print_json, print_table, say, span, text
 from cli.references import Job, find
 from cli.runs import history, print_runs
 from sql.queries import load
@@ -74,9 +74,9 @@ def list_jobs(tenant: str | None, enabled: bool, paused: bool, limit: int, as_js
             ),
         )
     else:
-        print("no jobs")
+        say("no jobs")
     if more:
-        click.echo(f"(the first {limit}; --limit shows more)", err=True)
+        say(f"(the first {limit}; --limit shows more)", err=True)
 
 
 @jobs.command()
@@ -107,7 +107,7 @@ def show(job: str, as_json: bool) -> None:
     rest = {key: value for key, value in definition.items() if key not in _SHOWN_FIRST}
     fields.update((key.replace("_", " "), value) for key, value in rest.items())
     print_fields(fields)
-    print()
+    say()
     print_runs(runs, nothing="no runs yet")
 
 
@@ -153,7 +153,7 @@ def _edit(references: tuple[str, ...], query: str, words: tuple[str, str], as_js
         print_json([{**_identity(job), words[0]: changed[job.job_id]} for job in found])
         return
     for job in found:
-        print(f"{job}: {words[not changed[job.job_id]]}")
+        say(f"{job}: {words[not changed[job.job_id]]}")
 
 
 def _identity(job: Job) -> dict[str, object]:

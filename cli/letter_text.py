@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from cli.output import printable, text
+from cli.output import text
 from cronstream.bodies import PoisonItem, Report, Skip, Work, report_of, skip_of, work_of
 from cronstream.clock import iso
 from cronstream.records import Batch, Kind, PoisonRecord
@@ -33,7 +33,7 @@ def pretty(value: bytes) -> str:
     try:
         return json.dumps(json.loads(written), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
-        return printable(written) or "(empty)"
+        return written or "(empty)"
 
 
 def described(value: bytes) -> list[dict[str, Any]] | None:

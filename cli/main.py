@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from cli.errors import Misuse, explain
+from cli.output import say
 from cronstream import __version__
 
 _COMMANDS = {
@@ -76,7 +77,7 @@ class Commands(click.Group):
             error.show()
             sys.exit(error.exit_code)
         except click.Abort:
-            click.echo("cronstream: interrupted", err=True)
+            say("cronstream: interrupted", err=True)
             sys.exit(130)
         sys.exit(status if isinstance(status, int) else 0)
 

@@ -6,7 +6,8 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
+from unicodedata import category
 
 import click
 
@@ -19,9 +20,14 @@ def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(function)
 
 
+def say(line: str = "", *, err: bool = False, file: IO[Any] | None = None) -> None:
+    """Print a line, or several. All that the command prints goes through here, for most of it comes from data."""
+    print(printable(line), file=file or (sys.stderr if err else sys.stdout))
+
+
 def print_json(value: object) -> None:
     """Instants as ISO 8601 in UTC, spans as ISO 8601 durations."""
-    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=_plain, ensure_ascii=False))
+    say(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=_plain, ensure_ascii=False))
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -29,14 +35,14 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     lines = [list(header), *([text(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
     """One ``name  value`` a line."""
     width = max(map(len, fields))
     for name, value in fields.items():
-        print(f"{name.ljust(width)}  {text(value)}")
+        say(f"{name.ljust(width)}  {text(value)}")
 
 
 def text(value: object) -> str:
@@ -50,13 +56,24 @@ def text(value: object) -> str:
     if isinstance(value, timedelta):
         return span(value)
     if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return " ".join(str(value).splitlines())
+        return printable(json.dumps(value, ensure_ascii=False))
+    return printable(" ".join(str(value).splitlines()))
 
 
 def printable(value: str) -> str:
-    """A text of several lines without what would steer a terminal."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in value)
+    """A text of one line or several; what would steer a terminal, or reorder a line, is escaped as in JSON."""
+    if value.replace("\n", "").isprintable():
+        return value
+    return "".join(_escaped(one) if _steers(one) else one for one in value.replace("\r\n", "\n"))
+
+
+def _steers(one: str) -> bool:
+    """Controls of C0 and C1, what goes unseen and changes its neighbours (bidi, joiners, tags), half characters."""
+    return one not in "\n\t" and category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _escaped(one: str) -> str:
+    return "\\u" + one.encode("utf-16-be", "surrogatepass").hex(":", 2).replace(":", "\\u")
 
 
 def count(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from cli.errors import Failure
-from cli.output import json_option, print_json, print_table
+from cli.output import json_option, print_json, print_table, say
 from cronstream.clock import SystemClock
 from cronstream.schedule import parse_every, schedule_of
 from cronstream.schedule.cron import hash_key
@@ -104,7 +104,7 @@ def preview(
     elif count:
         raise Failure(f"nothing fires after {utc_text(after_us)}")
     for notice in notices:
-        click.echo(f"note: {notice}", err=True)
+        say(f"note: {notice}", err=True)
 
 
 def _answer_lines() -> None:
@@ -112,4 +112,5 @@ def _answer_lines() -> None:
     # its answer, and at once: a program may wait for it before it asks again.
     for raw in sys.stdin.buffer:
         now_us = SystemClock().wall_us()
-        print(preview_line(raw.decode("utf-8", "replace").rstrip("\r\n"), now_us=now_us), flush=True)
+        say(preview_line(raw.decode("utf-8", "replace").rstrip("\r\n"), now_us=now_us))
+        sys.stdout.flush()

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 
 from cli.environment import postgres
 from cli.errors import Failure
-from cli.output import json_option, print_fields, print_json, print_table, text
+from cli.output import json_option, print_fields, print_json, print_table, say, text
 from cli.references import Named, find_asked, unknown
 from sql.queries import load
 
@@ -58,9 +58,9 @@ def list_requests(job: str | None, kind: str | None, state: str | None, limit: i
     elif rows:
         print_table(_HEADER, map(line, rows[:limit]))
     else:
-        print("no requests")
+        say("no requests")
     if len(rows) > limit:
-        click.echo(f"(the newest {limit}; --limit shows more)", err=True)
+        say(f"(the newest {limit}; --limit shows more)", err=True)
 
 
 @requests.command()
@@ -78,7 +78,7 @@ def show(number: int, as_json: bool) -> None:
         return
     print_fields(fields(row, stand))
     if row["runs"] is not None:
-        click.echo(f"(its runs: cronstream runs list --request {number})", err=True)
+        say(f"(its runs: cronstream runs list --request {number})", err=True)
 
 
 def find_request(connection: psycopg.Connection[Any], number: int) -> dict[str, Any] | None:

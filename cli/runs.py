@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from cli.environment import postgres
 from cli.errors import Failure, Misuse
 from cli.instants import Instant
-from cli.output import json_option, print_fields, print_json, print_table, printable, span, text
+from cli.output import json_option, print_fields, print_json, print_table, say, span, text
 from cli.references import Named, find_history
 from cli.requests import find_request
 from sql.queries import load
@@ -84,9 +84,9 @@ def list_runs(
     else:
         print_runs(rows[:limit], nothing="no runs")
     if not defined:
-        click.echo(f"(no job is {job} any more: this is what history has of it)", err=True)
+        say(f"(no job is {job} any more: this is what history has of it)", err=True)
     if len(rows) > limit:
-        click.echo(f"(the newest {limit}; --limit shows more)", err=True)
+        say(f"(the newest {limit}; --limit shows more)", err=True)
 
 
 @runs.command(short_help="Show the attempts of one run, with their output.")
@@ -112,10 +112,10 @@ def show(job: str, time: datetime, number: int | None, as_json: bool) -> None:
         return
     for index, row in enumerate(rows):
         if index:
-            print()
+            say()
         print_fields(fields(row))
         if row["output"]:
-            print(f"output\n{printable(row['output'])}")
+            say(f"output\n{row['output']}")
 
 
 def of_request(number: int, request: dict[str, Any] | None, chosen: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def history(connection: psycopg.Connection[Any], most: int, **chosen: Any) -> li
 def print_runs(rows: list[dict[str, Any]], *, nothing: str) -> None:
     """The rows as a table."""
     if not rows:
-        print(nothing)
+        say(nothing)
         return
     print_table(
         _HEADER,

@@ -11,7 +11,7 @@ import click
 import sql
 from cli.environment import settings
 from cli.errors import Failure
-from cli.output import json_option, print_json
+from cli.output import json_option, print_json, say
 from cli.topics import make_topics
 from connectors.connect_api import ConnectUnavailable
 from connectors.observation import Observer
@@ -86,7 +86,7 @@ def _step(name: str) -> Iterator[list[str]]:
     def tell() -> None:
         pause = _FIRST_WORD_SECONDS
         while not over.wait(pause):
-            click.echo(f"{name}: ... ({seconds():.0f} s)", err=True)
+            say(f"{name}: ... ({seconds():.0f} s)", err=True)
             pause = _NEXT_WORD_SECONDS
 
     teller = threading.Thread(target=tell, daemon=True)
@@ -96,4 +96,4 @@ def _step(name: str) -> Iterator[list[str]]:
     finally:
         over.set()
         teller.join()
-    click.echo(f"{name}: {said[0]} ({seconds():.1f} s)", err=True)
+    say(f"{name}: {said[0]} ({seconds():.1f} s)", err=True)

@@ -13,7 +13,7 @@ import click
 
 from cli.environment import settings
 from cli.errors import Unasked, explain, one_line
-from cli.output import count, json_option, print_json, span, text
+from cli.output import count, json_option, print_json, say, span, text
 from cli.probes import (
     probe_alerts,
     probe_capture,
@@ -73,7 +73,7 @@ def status(as_json: bool) -> None:
     if down or unasked:
         said = {"down": down, "could not be asked": unasked}
         said_of = "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names)
-        click.echo(f"cronstream: {said_of}", err=True)
+        say(f"cronstream: {said_of}", err=True)
         sys.exit(1)
 
 
@@ -104,12 +104,12 @@ def as_plain(part: Part) -> dict[str, Any]:
 def show(part: Part) -> None:
     """Lines of ``part  state  what is known``."""
     if part.answer is None:
-        print(f"{part.name:<10}{'DOWN  ' if part.asked else '?     could not be asked: '}{part.problem}")
+        say(f"{part.name:<10}{'DOWN  ' if part.asked else '?     could not be asked: '}{part.problem}")
         return
     first, *others = _LINES[part.name](part.answer)
-    print(f"{part.name:<10}ok    {first}")
+    say(f"{part.name:<10}ok    {first}")
     for line in others:
-        print(f"{'':<16}{line}")
+        say(f"{'':<16}{line}")
 
 
 def _postgres(answer: dict[str, Any]) -> list[str]:

@@ -92,7 +92,7 @@ def test_the_attempts_of_one_run_are_shown_with_their_output(
     database.execute(RUNS, {"job_id": job, "request": 7, "at": time})
     shown = cronstream("runs", "show", "billing/nightly", time)
     assert "state      failed\n" in shown.stdout
-    assert "remark     HTTP 500\noutput\nline one\nline two\ufffd[2J\n\njob " in shown.stdout
+    assert "remark     HTTP 500\noutput\nline one\nline two\\u001b[2J\n\njob " in shown.stdout
     assert "request    7\nattempt    1\nstate      running\n" in shown.stdout
     assert len(cronstream.json("runs", "show", job, time, "--request", "0")) == 1
     assert "no run of billing/nightly is known at 2026-01-01T00:00:00Z" in cronstream.refusal(

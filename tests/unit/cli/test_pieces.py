@@ -10,7 +10,7 @@ import pytest
 from cli.asking import accepted, told
 from cli.errors import Failure, Misuse, explain, sentences
 from cli.jobs import next_run
-from cli.output import count, instant, iso_span, printable, span, text
+from cli.output import count, instant, iso_span, span, text
 from cli.references import readings
 from cli.requests import fields as request_fields
 from cli.requests import line, published
@@ -201,10 +201,6 @@ def test_an_attempt_that_runs_says_for_how_long() -> None:
         "took": "3h1s so far",
         "worker": "w1",
     }
-
-
-def test_an_output_does_not_steer_the_terminal() -> None:
-    assert printable("a\tb\n\x1b[2J") == "a\tb\n\ufffd[2J"
 
 
 def test_the_stored_answer_of_a_command_that_was_refused_is_told_as_such() -> None:
