@@ -73,6 +73,10 @@ def test_a_run_now_is_published_within_a_second(installation: TestInstallation, 
         answer = ask(installation, "run_now", "default", "job")
         number = answer["request_id"]
         await_state(installation, number, "done")
+        # who watches the topic hears of it a moment after it is noted
+        eventually(
+            lambda number=number: bool(runs_of(triggers, number)), within=10, says=f"the run of {number} is there"
+        )
         (item,) = runs_of(triggers, number)
         (seen,) = [seen for seen in triggers.seen if seen.item.request_id == number]
         assert item.kind == Kind.RUN
