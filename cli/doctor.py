@@ -27,6 +27,7 @@ from cronstream.clock import SECOND, SystemClock
 from cronstream.schedule import TZDATA_VERSION
 from cronstream.schedule.zones import zone_names, zone_of
 from cronstream.settings import PROCESSES, CaptureSettings, CoordinatorSettings, SettingsError
+from sql.blockers import naming_blockers
 from sql.migrate import SchemaError, load_migrations, schema_version_check
 from sql.queries import load
 
@@ -92,13 +93,21 @@ def _postgres(capture: CaptureSettings, tolerance_us: float) -> Iterable[Check]:
                 "replication slot": lambda: [_slot(connection, slot_name(capture))],
                 "definitions": lambda: [_definitions(connection)],
             }
-            return [check for name, look in looks.items() for check in _guarded(name, look)]
+            return [
+                check for name, look in looks.items() for check in _guarded(name, partial(_named, connection, look))
+            ]
     except psycopg.Error as error:
         here = f"{TZDATA_VERSION} (PyPI's tzdata {version('tzdata')}) on this node; the others' is not known"
         return [
             Check("zone data", checks.OK, here),
             Check("postgres", PROBLEM, _reason(error), "nothing else was looked at there: see that Postgres runs"),
         ]
+
+
+def _named(connection: Connection, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:
+    """The checks. Raises Blocked, which names who holds a lock that the look needs."""
+    with naming_blockers(connection):
+        return list(look())
 
 
 def _guarded(name: str, look: Callable[[], Iterable[Check]]) -> Iterable[Check]:

@@ -12,9 +12,12 @@ import psycopg
 
 import sql
 from cronstream.settings import PREFIX, Installation, SettingsError, read_settings
+from sql.blockers import naming_blockers
 
 ENV_FILE = Path(".local/env")
 STATEMENT_SECONDS = 30
+LOCK_SECONDS = 2
+_OPTIONS = f"-c timezone=UTC -c lock_timeout={LOCK_SECONDS}s"
 _SERVERS = [PREFIX + name for name in ("POSTGRES", "KAFKA", "ETCD", "CONNECT")]
 Model = TypeVar("Model", bound=Installation)
 
@@ -43,8 +46,14 @@ def settings(model: type[Model]) -> Model:
 
 @contextmanager
 def postgres() -> Iterator[psycopg.Connection[Any]]:
-    """A connection in autocommit mode whose statements end after half a minute."""
-    with sql.connect(settings(Installation), "cli", autocommit=True) as connection:
+    """A connection in autocommit mode whose statements end after half a minute, or two seconds of waiting for a lock.
+
+    Raises Blocked, which names who holds that lock.
+    """
+    with (
+        sql.connect(settings(Installation), "cli", autocommit=True, options=_OPTIONS) as connection,
+        naming_blockers(connection),
+    ):
         # To compile what is asked here would take longer than it does.
         connection.execute(f"SET statement_timeout = {STATEMENT_SECONDS * 1000}; SET jit = off".encode())
         yield connection

@@ -57,11 +57,14 @@ def _explain_postgres(error: Exception) -> Failure | None:
     import psycopg
 
     from sql import OtherInstallation
+    from sql.blockers import Blocked
 
     if not isinstance(error, psycopg.Error):
         return None
-    if isinstance(error, OtherInstallation):
+    if isinstance(error, OtherInstallation | Blocked):
         return Failure(str(error))
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return Failure("a lock that this needs is held by another transaction: try again when that has ended")
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
         return Failure("the database has no cronstream schema, or an old one: run `cronstream setup`")
     if isinstance(error, psycopg.errors.QueryCanceled):

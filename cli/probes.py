@@ -22,6 +22,7 @@ from coordinator.election import read_leader
 from coordinator.etcd import Etcd
 from cronstream.settings import AlertSettings, CaptureSettings, Installation
 from cronstream.topics import RETRY_TIERS
+from sql.blockers import Blocked
 from sql.migrate import schema_version_check
 from sql.queries import load
 
@@ -31,7 +32,7 @@ PROBE_SECONDS = 2.0
 def probe_postgres() -> dict[str, Any]:
     """Schema, definitions, open edits, the oldest overdue schedule, how late runs started.
 
-    Raises Unasked where the role may not look.
+    Raises Unasked where the role may not look, or a table is locked.
     """
     queries = load("cli")
     try:
@@ -42,7 +43,7 @@ def probe_postgres() -> dict[str, Any]:
                 edits = cursor.execute(queries["open_edits"]).fetchone() or {}
                 started = cursor.execute(queries["started_lately"]).fetchone() or {}
                 overdue = cursor.execute(queries["oldest_overdue"]).fetchone()
-    except psycopg.errors.InsufficientPrivilege as error:
+    except (psycopg.errors.InsufficientPrivilege, Blocked) as error:
         failure = explain(error)
         raise Unasked(failure.message if failure else str(error)) from error
     return {**counts, **edits, "oldest_overdue": overdue, "started": started}

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import psycopg
 
 import sql
+from coordinator.slow_answers import SlowAnswers
 from cronstream.settings import CoordinatorSettings
+from sql.blockers import Backend
 from sql.queries import load
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class Asking:
         self._adapt = adapt
         self._more = {"options": options, **connection}
         self._connection: psycopg.Connection[Any] | None = None
+        self._backend: Backend | None = None
+        self._slow = SlowAnswers(role)
 
     def __call__(self, name: str, parameters: dict[str, Any], /) -> list[Any]:
         """The answer. Raises Stopping."""
@@ -74,7 +78,13 @@ class Asking:
                 if self._connection is None or self._connection.closed:
                     self._connection = sql.connect(self._settings, self._role, autocommit=True, **self._more)
                     self._adapt(self._connection)
-                return self._connection.execute(queries[name], parameters, binary=self._binary).fetchall()
+                    self._backend = Backend.of(self._connection)
+                assert self._backend is not None
+                self._slow.asked(self._backend)
+                try:
+                    return self._connection.execute(queries[name], parameters, binary=self._binary).fetchall()
+                finally:
+                    self._slow.answered()
             except psycopg.OperationalError as error:
                 if self._stopping():
                     raise Stopping from None
@@ -85,5 +95,6 @@ class Asking:
 
     def close(self) -> None:
         """Any thread; a question that is being asked is broken off."""
+        self._slow.close()
         if self._connection is not None:
             self._connection.close()

@@ -4,7 +4,8 @@
 database with a version that this code does not know, or with a file that was
 changed afterwards, is refused: nothing is guessed. Two runners wait for one
 another by a lock of that table, which nobody else may take: an advisory lock could
-be held by whoever connects. Nothing needs a superuser; the role owns the schema.
+be held by whoever connects. For other tables none waits for long: whoever comes behind
+it would wait as well. Nothing needs a superuser; the role owns the schema.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from typing import Any
 
 import psycopg
 
+from sql.blockers import Blocked, naming_blockers
+
 log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _FILE_NAME = re.compile(r"(\d{4})_([a-z][a-z0-9_]*)\.sql")
+
+LOCK_SECONDS = 5
+"""How long a migration waits for a table that somebody uses."""
 
 _BOOTSTRAP = """
 CREATE SCHEMA IF NOT EXISTS cronstream;
@@ -87,7 +93,7 @@ def pending(applied: Mapping[int, tuple[str, str]], known: Sequence[Migration]) 
 
 
 def migrate(conn: psycopg.Connection[Any], known: Sequence[Migration] | None = None) -> list[Migration]:
-    """Bring the schema up to date and return what was applied. Raises SchemaError.
+    """Bring the schema up to date and return what was applied. Raises SchemaError, also where a table is locked.
 
     The connection must be in autocommit mode: each migration is a transaction.
     """
@@ -142,11 +148,16 @@ def _apply_next(conn: psycopg.Connection[Any], known: Sequence[Migration]) -> Mi
 
 def _apply(conn: psycopg.Connection[Any], migration: Migration) -> None:
     try:
-        conn.execute(migration.text.encode())
-        conn.execute(
-            "INSERT INTO cronstream.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
-            (migration.version, migration.name, migration.checksum),
-        )
+        with naming_blockers(conn):
+            conn.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
+            conn.execute(migration.text.encode())
+            conn.execute(
+                "INSERT INTO cronstream.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
+                (migration.version, migration.name, migration.checksum),
+            )
+    except Blocked as error:
+        waited = f"migration {_label(migration)} has waited for {LOCK_SECONDS} s and left nothing behind"
+        raise SchemaError(f"{waited}: {error}") from error
     except psycopg.DatabaseError as error:
         raise SchemaError(f"migration {_label(migration)} failed and left nothing behind: {error}") from error
 
