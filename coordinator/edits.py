@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from coordinator.arrivals import Edit, Job
 from coordinator.deletions import Deletion
 from coordinator.items import edit_items, set_aside
-from coordinator.planning import Passed, Plan, replan
+from coordinator.planning import Change, Passed, Plan, replan
 from coordinator.rules import Rule, packed_work
 from coordinator.writer import NONE, PlanRow
 from cronstream.clock import SECOND
@@ -105,22 +106,32 @@ def planned_edit(
     passed: Passed = _NOTHING_PASSED,
 ) -> PlannedEdit:
     """Plan an edit of a job that stands at ``next_us``, ``version`` and ``anchor_us``; never raises."""
+    in_tail = settled_us != NONE
+    given: dict[str, Any] = {
+        "next_us": next_us,
+        "anchor_us": anchor_us,
+        "now_us": now_us,
+        "settled_us": settled_us,
+        "passed": passed,
+    }
     try:
-        plan = replan(
-            edit.changes,
-            edit.definition,
-            next_us=next_us,
-            anchor_us=anchor_us,
-            now_us=now_us,
-            settled_us=settled_us,
-            passed=passed,
-        )
-        work = b"" if edit.definition is None else packed_work(edit.definition)
+        plan, work = _planned(edit.changes, edit.definition, **given)
     except Exception as error:
-        log.exception("An edit cannot be planned; its job is set aside", extra={"job_id": edit.job_id})
-        rule = None if edit.definition is None else Rule(None)
+        log.exception("An edit cannot be planned as it is", extra={"job_id": edit.job_id})
         at_us = edit.changes[-1].committed_us
         first_us = at_us if next_us is None else min(next_us, at_us)
-        plan = Plan(skips=[set_aside(repr(error), first_us, at_us)], anchor_us=anchor_us, rule=rule)
-        work = b""
-    return PlannedEdit(edit, version, plan, work, in_tail=settled_us != NONE)
+        try:
+            # What an unreadable schedule owed nobody can tell, nor which times after the commit went out under it; the
+            # present one may be sound.
+            settled_us = max(settled_us, min(now_us, at_us if next_us is None else next_us - 1))
+            afresh = replace(edit.changes[-1], previous=None)
+            plan, work = _planned([afresh], edit.definition, **{**given, "settled_us": settled_us})
+        except Exception:
+            log.warning("The job of an edit is set aside", extra={"job_id": edit.job_id})
+            plan, work = Plan(anchor_us=anchor_us, rule=None if edit.definition is None else Rule(None)), b""
+        plan.skips.insert(0, set_aside(repr(error), first_us, at_us))
+    return PlannedEdit(edit, version, plan, work, in_tail=in_tail)
+
+
+def _planned(changes: Sequence[Change], definition: Mapping[str, Any] | None, **given: Any) -> tuple[Plan, bytes]:
+    return replan(changes, definition, **given), b"" if definition is None else packed_work(definition)
