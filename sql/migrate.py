@@ -39,6 +39,9 @@ CREATE TABLE IF NOT EXISTS cronstream.schema_migrations (
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 """
+# Postgres lets everybody execute a new function. One with its owner's rights is then anybody's tool (a trigger function
+# hung on a table of their own), so a function is nobody's until a migration grants it to a role by name.
+_NOBODY_S = "REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA cronstream FROM PUBLIC"
 
 
 class SchemaError(RuntimeError):
@@ -151,6 +154,7 @@ def _apply(conn: psycopg.Connection[Any], migration: Migration) -> None:
         with naming_blockers(conn):
             conn.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
             conn.execute(migration.text.encode())
+            conn.execute(_NOBODY_S)
             conn.execute(
                 "INSERT INTO cronstream.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
                 (migration.version, migration.name, migration.checksum),

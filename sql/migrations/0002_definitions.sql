@@ -44,7 +44,7 @@ CREATE TABLE cronstream.job_changes (
     job_id      bigint NOT NULL,
     revision    bigint NOT NULL,
     kind        text NOT NULL CHECK (kind IN ('insert', 'update', 'delete')),
-    previous    jsonb CHECK ((previous IS NULL) = (kind = 'insert')),
+    previous    jsonb CHECK ((previous IS NULL) = (kind = 'insert')) CHECK (jsonb_typeof(previous) = 'object'),
     changed_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 10000);
@@ -85,11 +85,15 @@ $$;
 -- AFTER each statement: one change an edited row. Touches nothing but job_changes, so
 -- that a user's open transaction holds up nobody else.
 CREATE FUNCTION cronstream.record_changes() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO cronstream.job_changes (job_id, revision, kind)
         SELECT n.job_id, n.revision, 'insert' FROM new_rows n;
+        IF FOUND THEN
+            -- check_and_stamp() lets no session choose an id that it was given before
+            PERFORM set_config('cronstream.last_job_id', currval('cronstream.job_definitions_job_id_seq')::text, false);
+        END IF;
     ELSIF TG_OP = 'UPDATE' THEN
         INSERT INTO cronstream.job_changes (job_id, revision, kind, previous)
         SELECT n.job_id, n.revision, 'update', cronstream.schedule_of(ROW(o.*)::cronstream.job_definitions)
@@ -104,12 +108,27 @@ BEGIN
 END $$;
 
 CREATE FUNCTION cronstream.refuse_truncate() RETURNS trigger
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
         MESSAGE = 'job_definitions cannot be truncated: nobody would hear of the deleted jobs',
         HINT = 'DELETE FROM cronstream.job_definitions;',
         SCHEMA = 'cronstream', TABLE = 'job_definitions';
+END $$;
+
+-- A session of session_replication_role = replica fires no other trigger: its edits would be unchecked and unheard of.
+-- Subscriptions write as they did elsewhere: they fire no trigger of statements, and their first copy is no client's.
+CREATE FUNCTION cronstream.refuse_replica() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+BEGIN
+    IF current_setting('session_replication_role') = 'replica'
+       AND EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid() AND backend_type = 'client backend') THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = 'job_definitions cannot be edited under session_replication_role = replica: nobody would hear of it',
+            HINT = 'SET session_replication_role = origin;',
+            SCHEMA = 'cronstream', TABLE = 'job_definitions';
+    END IF;
+    RETURN NULL;
 END $$;
 
 CREATE TRIGGER record_insert AFTER INSERT ON cronstream.job_definitions
@@ -120,3 +139,6 @@ CREATE TRIGGER record_delete AFTER DELETE ON cronstream.job_definitions
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION cronstream.record_changes();
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON cronstream.job_definitions
     FOR EACH STATEMENT EXECUTE FUNCTION cronstream.refuse_truncate();
+CREATE TRIGGER refuse_replica BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON cronstream.job_definitions
+    FOR EACH STATEMENT EXECUTE FUNCTION cronstream.refuse_replica();
+ALTER TABLE cronstream.job_definitions ENABLE REPLICA TRIGGER refuse_replica;

@@ -213,12 +213,13 @@ CREATE FUNCTION cronstream.the_job(tenant text, name text) RETURNS text
 -- executor, a PERFORM or a composite argument costs as much as ten of them. That a refusal names its
 -- row is the work of the handler at the end, which costs a good row half a microsecond.
 CREATE FUNCTION cronstream.check_and_stamp() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     -- what a Python datetime can hold, whatever the zone; keeps infinity out as well
     earliest CONSTANT timestamptz := '0001-01-03 00:00:00+00';
     latest   CONSTANT timestamptz := '9999-12-29 00:00:00+00';
     years    CONSTANT text := 'An instant from 0001-01-03 to 9999-12-29, both at 00:00 UTC.';
+    chosen   CONSTANT text := 'Leave job_id out; RETURNING job_id tells it.';
     checked  boolean;
     meant    text;
     counts_from timestamptz;
@@ -228,9 +229,10 @@ DECLARE
     col      text;
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        -- OVERRIDING SYSTEM VALUE could bring a used id back
-        IF NEW.job_id <> currval('cronstream.job_definitions_job_id_seq') THEN
-            checked := cronstream.refuse('job_id', 'cannot be chosen', NEW.job_id::text, 'Leave job_id out; RETURNING job_id tells it.');
+        -- OVERRIDING SYSTEM VALUE could bring a used id back, the session's last one too
+        IF NEW.job_id <> currval('cronstream.job_definitions_job_id_seq')
+           OR NEW.job_id::text = current_setting('cronstream.last_job_id', true) THEN
+            checked := cronstream.refuse('job_id', 'cannot be chosen', NEW.job_id::text, chosen);
         END IF;
         IF NEW.revision IS NOT NULL THEN
             checked := cronstream.refuse('revision', 'is set by the database', NEW.revision::text, 'Leave revision out.');
@@ -338,8 +340,15 @@ BEGIN
     NEW.updated_at := now();
     NEW.revision := nextval('cronstream.revisions');
     RETURN NEW;
-EXCEPTION WHEN invalid_parameter_value THEN
+EXCEPTION WHEN invalid_parameter_value OR object_not_in_prerequisite_state THEN
     GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, remedy = PG_EXCEPTION_HINT, col = COLUMN_NAME;
+    IF SQLSTATE = '55000' THEN
+        -- of currval: this session has been given no id at all
+        message := 'job_id cannot be chosen';
+        detail := format('job_id is %L.', NEW.job_id);
+        remedy := chosen;
+        col := 'job_id';
+    END IF;
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = message,
         DETAIL = ltrim(detail || ' ' || cronstream.the_job(NEW.tenant, NEW.name)), HINT = remedy,
         SCHEMA = 'cronstream', TABLE = 'job_definitions', COLUMN = col;

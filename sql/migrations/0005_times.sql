@@ -114,7 +114,7 @@ END $$;
 -- more than `most`. NULL when this server does not know the zone.
 CREATE FUNCTION cronstream.times_within(
     d cronstream.job_definitions, counts_from timestamptz, earliest timestamptz, latest timestamptz, most bigint) RETURNS bigint
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     spread CONSTANT interval := cronstream.spread_offset(d.spread_seconds, d.tenant, d.name);
     first  CONSTANT timestamptz := greatest(earliest, d.starts_at, CASE WHEN d.every IS NOT NULL THEN counts_from + spread END) - spread;

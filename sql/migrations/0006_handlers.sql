@@ -267,7 +267,7 @@ CREATE FUNCTION cronstream.handler_setting(handler text) RETURNS text
 -- AFTER each statement: a NOTICE of each handler that is off unless a worker allows it, once a session. Of the first
 -- hundred rows, as of all notices.
 CREATE FUNCTION cronstream.tell_handlers() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     told text := coalesce(current_setting('cronstream.told_handlers', true), '');
     met  text;

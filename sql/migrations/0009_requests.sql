@@ -54,7 +54,7 @@ CREATE FUNCTION cronstream.utc(instant timestamptz) RETURNS text
 -- something else. A job that was renamed meanwhile is the same job.
 -- It and finish_request run with the rights of the door that calls them: to anybody else they are of no use.
 CREATE FUNCTION cronstream.begin_request(kind text, tenant text, name text, id text, OUT number bigint, OUT answer jsonb)
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 DECLARE
     checked boolean;
@@ -100,7 +100,7 @@ CREATE FUNCTION cronstream.finish_request(
     number bigint, state text, job_id bigint, details jsonb,
     scheduled_time timestamptz DEFAULT NULL, run_request_id bigint DEFAULT NULL, attempt int DEFAULT NULL,
     cursor timestamptz DEFAULT NULL, ends timestamptz DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 DECLARE
     told jsonb;
@@ -119,19 +119,10 @@ BEGIN
     END IF;
     RETURN told;
 END $$;
-REVOKE EXECUTE ON FUNCTION cronstream.begin_request, cronstream.finish_request FROM PUBLIC;
-
--- The functions that users call for requests, in all their forms, for GRANT. Each is SECURITY DEFINER, and taken from PUBLIC.
-CREATE FUNCTION cronstream.doors() RETURNS text
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid) FROM pg_proc p
-    WHERE p.pronamespace = 'cronstream'::regnamespace
-      AND p.proname IN ('run_now', 'backfill', 'redrive', 'upsert', 'one_shot', 'patch', 'pause', 'resume', 'delete', 'refuse_command')
-$$;
 
 -- The job of that name; `locked` against every other edit, so that what is answered of it is true.
 CREATE FUNCTION cronstream.find_job(tenant text, name text, locked boolean DEFAULT false) RETURNS bigint
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 DECLARE
     found_id  bigint;
@@ -159,7 +150,7 @@ END $$;
 
 -- An instant that a caller wrote as text; where it is none, the error names the parameter.
 CREATE FUNCTION cronstream.read_instant(parameter text, written text) RETURNS timestamptz
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     checked boolean;
 BEGIN
@@ -170,7 +161,7 @@ END $$;
 
 -- Forget requests that ended longer ago than this; from then on their ids are new again. Returns how many.
 CREATE FUNCTION cronstream.forget_requests(older_than interval) RETURNS bigint
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     gone    bigint;
     checked boolean;
@@ -187,7 +178,7 @@ END $$;
 
 -- Run a job once, now, whatever its schedule says and paused or not. Its scheduled time is this moment.
 CREATE FUNCTION cronstream.run_now(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -209,12 +200,12 @@ CREATE FUNCTION cronstream.backfill_limit() RETURNS bigint
 
 -- Where an interval counts from: its own anchor, the one that the leader found, or what is no later than that will be.
 CREATE FUNCTION cronstream.counts_from(d cronstream.job_definitions) RETURNS timestamptz
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
     RETURN coalesce(d.anchor, (SELECT s.anchor FROM cronstream.schedules s WHERE s.job_id = d.job_id), d.updated_at);
 
 -- Run a job for every scheduled time in a range that is over, both ends included, at the leader's bounded rate.
 CREATE FUNCTION cronstream.backfill(tenant text, name text, begins timestamptz, ends timestamptz, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -259,5 +250,5 @@ END $$;
 
 -- The same with instants as text, which is what a bare literal is taken for.
 CREATE FUNCTION cronstream.backfill(tenant text, name text, begins text, ends text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
     RETURN cronstream.backfill(tenant, name, cronstream.read_instant('begins', begins), cronstream.read_instant('ends', ends), id);

@@ -10,7 +10,7 @@ CREATE FUNCTION cronstream.definition_columns() RETURNS text[]
 
 -- A JSON object as a definition's columns; names the key that is unknown or cannot be read. `parameter` is where it stood.
 CREATE FUNCTION cronstream.read_definition(definition jsonb, parameter text DEFAULT 'definition') RETURNS cronstream.job_definitions
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     known CONSTANT text[] := cronstream.definition_columns();
     key   text;
@@ -52,7 +52,7 @@ END $$;
 -- Insert or replace a definition: what is left out takes its default, but for enabled, which stays as it is. A one-shot
 -- replaces no recurring job: whoever asks for one run does not mean to end a schedule.
 CREATE FUNCTION cronstream.put_definition(kind text, tenant text, name text, definition jsonb, id text) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request record;
     read    cronstream.job_definitions;
@@ -94,21 +94,21 @@ BEGIN
 END $$;
 
 CREATE FUNCTION cronstream.upsert(tenant text, name text, definition jsonb, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
     RETURN cronstream.put_definition('upsert', tenant, name, definition, id);
 
 -- A job that runs once, at an instant. It replaces a single time of the same name.
 CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at timestamptz, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
     RETURN cronstream.put_definition('one-shot', tenant, name,
         jsonb_build_object('run_at', run_at, 'handler', handler, 'payload', payload), id);
 CREATE FUNCTION cronstream.one_shot(tenant text, name text, run_at text, handler text, payload jsonb DEFAULT '{}', id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
     RETURN cronstream.one_shot(tenant, name, cronstream.read_instant('run_at', run_at), handler, payload, id);
 
 -- Change some columns of a definition; null clears one.
 CREATE FUNCTION cronstream.patch(tenant text, name text, changes jsonb, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request  record;
     read     cronstream.job_definitions;
@@ -135,7 +135,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION cronstream.set_enabled(kind text, tenant text, name text, enabled boolean, id text) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -150,12 +150,12 @@ BEGIN
 END $$;
 
 CREATE FUNCTION cronstream.pause(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('pause', tenant, name, false, id);
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on RETURN cronstream.set_enabled('pause', tenant, name, false, id);
 CREATE FUNCTION cronstream.resume(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp RETURN cronstream.set_enabled('resume', tenant, name, true, id);
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on RETURN cronstream.set_enabled('resume', tenant, name, true, id);
 
 CREATE FUNCTION cronstream.delete(tenant text, name text, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request  record;
     found_id bigint;
@@ -167,23 +167,4 @@ BEGIN
     found_id := cronstream.find_job(tenant, name, locked => true);
     DELETE FROM cronstream.job_definitions d WHERE d.job_id = found_id;
     RETURN cronstream.finish_request(request.number, 'done', found_id, jsonb_build_object('job_id', found_id));
-END $$;
-
--- ---- rights ----------------------------------------------------------------------------------------
-
--- What a role needs that defines jobs, asks for runs and nothing else: rows of definitions, and the doors. The trigger functions
--- run as the owner, so no right on job_changes is needed.
--- job_id, revision and the times of creation and edit cannot be written.
-CREATE FUNCTION cronstream.grant_definitions(role_name name) RETURNS void
-    LANGUAGE plpgsql AS $$
-DECLARE
-    columns text;
-BEGIN
-    SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) INTO columns FROM pg_attribute
-    WHERE attrelid = 'cronstream.job_definitions'::regclass AND attnum > 0 AND NOT attisdropped
-      AND attname NOT IN ('job_id', 'revision', 'created_at', 'updated_at');
-    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
-    EXECUTE format('GRANT SELECT ON cronstream.zones, cronstream.requests TO %I', role_name);
-    EXECUTE format('GRANT SELECT, DELETE, INSERT (%s), UPDATE (%1$s) ON cronstream.job_definitions TO %2$I', columns, role_name);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', cronstream.doors(), role_name);
 END $$;

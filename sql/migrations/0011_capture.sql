@@ -11,7 +11,7 @@ CREATE TABLE cronstream.announcements (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
 CREATE FUNCTION cronstream.announce_changes() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     INSERT INTO cronstream.announcements (change_ids, job_ids)
     SELECT array_agg(change_id), array_agg(job_id)
@@ -34,7 +34,7 @@ CREATE PUBLICATION cronstream_capture FOR TABLE cronstream.announcements, cronst
 
 -- What the capture's login role needs besides LOGIN and REPLICATION, which only a superuser gives.
 CREATE FUNCTION cronstream.grant_capture(role_name name) RETURNS void
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 BEGIN
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
     EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);

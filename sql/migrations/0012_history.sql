@@ -41,7 +41,7 @@ WHERE c.relnamespace = 'cronstream'::regnamespace AND c.relkind = 'r' AND named 
 -- The table that holds a UTC day's rows now; NULL if none is attached. A day may have had others, which retention
 -- has detached and may still be exporting.
 CREATE FUNCTION cronstream.job_runs_partition(day date) RETURNS regclass
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 BEGIN ATOMIC
     SELECT t.source FROM cronstream.job_runs_tables t WHERE t.attached AND job_runs_partition.day BETWEEN t.day AND t.last_day;
 END;
@@ -57,7 +57,7 @@ CREATE TABLE cronstream.retention ();
 -- that retention is letting go of gets a new table: only while the old one's detachment is under way must it wait,
 -- which is error 55P03 (try again). A detachment that nobody carries on is ended here.
 CREATE FUNCTION cronstream.ensure_job_runs_partition(day date, alone boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on SET lock_timeout = '5s' AS $$
 #variable_conflict use_column
 DECLARE
     wanted CONSTANT date := day;
@@ -175,18 +175,6 @@ CREATE TABLE cronstream.outcomes_read (
     PRIMARY KEY (topic_id, partition)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
--- ---- rights ----------------------------------------------------------------------------------------
-
--- What a role needs that looks at how runs go, of all tenants: it reads history, status and requests, no definitions
--- and no dead letters, which have payloads in them, and changes nothing. Partitions need no right of their own.
-CREATE FUNCTION cronstream.grant_history(role_name name) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    EXECUTE format('GRANT USAGE ON SCHEMA cronstream TO %I', role_name);
-    EXECUTE format('GRANT SELECT ON cronstream.job_runs, cronstream.job_status, cronstream.running_attempts, '
-                   'cronstream.requests, cronstream.history_exports, cronstream.job_runs_tables TO %I', role_name);
-END $$;
-
 -- ---- dead letters ----------------------------------------------------------------------------------
 
 -- Filled from the dead-letter topic. A letter that was produced twice has one identity, and one row.
@@ -222,23 +210,13 @@ CREATE INDEX dead_letters_job_ids ON cronstream.dead_letters USING gin (job_ids)
 CREATE INDEX dead_letters_at ON cronstream.dead_letters (at);
 COMMENT ON TABLE cronstream.dead_letters IS 'Records set aside, with what became of them: cronstream dead-letters lists, redrives and discards.';
 
--- What a role needs to look at everything that the command line shows, and to change nothing: the above, definitions and
--- their schedules, edits and requests that are open, and dead letters, whose values hold payloads.
-CREATE FUNCTION cronstream.grant_viewing(role_name name) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM cronstream.grant_history(role_name);
-    EXECUTE format('GRANT SELECT ON cronstream.job_definitions, cronstream.schedules, cronstream.job_changes, cronstream.open_requests, '
-                   'cronstream.dead_letters, cronstream.zones, cronstream.schema_migrations TO %I', role_name);
-END $$;
-
 -- What a redrive of a run is found by: a letter that comes after it is decided already.
 CREATE INDEX requests_redrives ON cronstream.requests (job_id, scheduled_time, run_request_id) WHERE kind = 'redrive';
 
 -- The last attempt of a run that history or a dead letter tells of, 0 where only its request does; NULL: no such run is
 -- known.
 CREATE FUNCTION cronstream.last_attempt_of(job_id bigint, scheduled_time timestamptz, request_id bigint) RETURNS int
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 BEGIN ATOMIC
     SELECT max(known.attempt) FROM (
         SELECT 0 AS attempt FROM cronstream.requests q
@@ -258,7 +236,7 @@ END;
 -- Why a run is not to be tried again after that attempt, as far as history tells: it runs, it succeeded, it never began.
 -- NULL: nothing speaks against it.
 CREATE FUNCTION cronstream.why_not_again(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS text
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 BEGIN ATOMIC
     SELECT why FROM (
         SELECT 1 AS rank, format('is not over: attempt %s of this run runs since %s', r.attempt, cronstream.utc(r.started_at)) AS why
@@ -278,7 +256,7 @@ END;
 
 -- Open letters about an end of a run that a request tries again are redriven, whoever asked for it.
 CREATE FUNCTION cronstream.decide_redriven(job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int) RETURNS void
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
 BEGIN ATOMIC
     UPDATE cronstream.dead_letters l SET state = 'redriven', decided_at = q.requested_at, decided_by = q.requested_by
     FROM cronstream.requests q
@@ -293,7 +271,7 @@ END;
 -- Its dead letter is redriven by it.
 CREATE FUNCTION cronstream.redrive(
     job_id bigint, scheduled_time timestamptz, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 #variable_conflict use_column
 DECLARE
     job     record;
@@ -348,5 +326,5 @@ END $$;
 -- The same with the instant as text, which is what a bare literal is taken for.
 CREATE FUNCTION cronstream.redrive(
     job_id bigint, scheduled_time text, request_id bigint, attempts int, id text DEFAULT NULL) RETURNS jsonb
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
     RETURN cronstream.redrive(job_id, cronstream.read_instant('scheduled_time', scheduled_time), request_id, attempts, id);

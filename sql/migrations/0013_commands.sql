@@ -3,7 +3,7 @@
 -- Store that a command was refused, or find the answer of the same id. Where the id is another request's, that one's
 -- answer stays: this refusal is told and not stored.
 CREATE FUNCTION cronstream.refuse_command(kind text, tenant text, name text, id text, error jsonb) RETURNS jsonb
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     request record;
 BEGIN
@@ -21,7 +21,7 @@ END $$;
 -- Do what a command says, as its function above does, and store the answer; what its function refuses is
 -- stored as refused. Raises only what would be different a moment later, and bugs.
 CREATE FUNCTION cronstream.apply_command(command jsonb) RETURNS jsonb
-    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     kind   CONSTANT text := command ->> 'command';
     tenant CONSTANT text := coalesce(command ->> 'tenant', 'default');
@@ -64,6 +64,3 @@ EXCEPTION
                 WHEN '42501' THEN 'Let the role of the commands process do it: cronstream.grant_definitions gives what it needs.'
                 ELSE 'Mend what the database names, then send the command under a new id.' END))));
 END $$;
-
--- The doors are all there now: whom grant_definitions does not let in may not ask.
-DO $$ BEGIN EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', cronstream.doors()); END $$;

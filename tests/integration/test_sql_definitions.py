@@ -177,6 +177,26 @@ def test_a_job_id_is_neither_chosen_nor_changed(conn: Conn) -> None:
         assert refusal.value.diag.column_name == "job_id"
 
 
+def test_an_id_is_not_chosen_in_a_session_that_was_given_none_nor_its_last_one_again(database: str) -> None:
+    chosen = (
+        "INSERT INTO cronstream.job_definitions (job_id, name, cron, handler) OVERRIDING SYSTEM VALUE"
+        " VALUES (%s, 'again', '@daily', 'log')"
+    )
+    with psycopg.connect(database) as conn:
+        for job_id in (7, None):
+            if job_id is None:
+                job_id = insert(conn)
+                conn.execute("DELETE FROM cronstream.job_definitions")
+                conn.execute("INSERT INTO cronstream.job_definitions (name) SELECT 'none' WHERE false")
+            with pytest.raises(psycopg.errors.InvalidParameterValue) as refusal, conn.transaction():
+                conn.execute(chosen, [job_id])
+            assert refusal.value.diag.message_primary == "job_id cannot be chosen"
+            assert refusal.value.diag.message_detail == f"job_id is '{job_id}'. The job is default/again."
+            assert refusal.value.diag.column_name == "job_id"
+        insert(conn)
+        conn.rollback()
+
+
 def test_revision_and_times_are_the_trigger_s_own(conn: Conn) -> None:
     job_id = insert(conn, created_at="2000-01-01Z", updated_at="2000-01-01Z")
     query = (
@@ -351,6 +371,20 @@ def test_a_least_privileged_user_defines_jobs_and_sees_nothing_else(database: st
             " AND table_schema = 'cronstream' AND table_name NOT IN ('job_definitions', 'zones', 'requests')"
         ).fetchall()
         assert others == []
+        conn.rollback()
+
+
+def test_strings_as_the_user_s_session_reads_them_change_nothing(database: str) -> None:
+    with psycopg.connect(database) as conn:
+        conn.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
+        insert(conn, cron="*/5 H(1-5)/2 * * FRIL", name="hashed")
+        insert(conn, cron="0 9 LW * ?", timezone="Europe/Berlin", name="last")
+        insert(conn, handler="http", payload=Jsonb({**URL, "headers": {"a": "b"}}), name="http")
+        for column, columns, says in BAD:
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match=says) as refusal, conn.transaction():
+                insert(conn, **columns)
+            assert refusal.value.diag.column_name == column
+        assert conn.execute("SHOW standard_conforming_strings").fetchone() == ("off",)
         conn.rollback()
 
 

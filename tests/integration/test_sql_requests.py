@@ -327,23 +327,6 @@ def test_requests_are_made_by_what_checks_them_alone(conn: Conn, inside: str) ->
     assert one(conn, "SELECT count(*) FROM cronstream.requests") == 0
 
 
-def test_every_function_that_makes_requests_is_a_right_of_its_own(conn: Conn) -> None:
-    """What is called with the owner's rights is for nobody whom the owner did not let in, in all its forms."""
-    doors = conn.execute(
-        "SELECT oid::regprocedure::text, prosecdef, proconfig,"
-        " has_function_privilege('pg_read_all_stats', oid, 'EXECUTE') FROM pg_proc"
-        " WHERE oid = ANY (string_to_array(replace(cronstream.doors(), ', ', ';'), ';')::regprocedure[])"
-    ).fetchall()
-    names = {name.partition("(")[0].removeprefix("cronstream.") for name, *_ in doors}
-    assert names == {
-        *("run_now", "backfill", "redrive", "upsert", "one_shot", "patch", "pause", "resume", "delete"),
-        "refuse_command",
-    }
-    assert len(doors) == len(names) + 3  # with instants as text
-    for name, as_owner, settings, anybody in doors:
-        assert (as_owner, settings, anybody) == (True, ["search_path=pg_catalog, pg_temp"], False), name
-
-
 def test_a_role_that_may_define_jobs_may_send_commands(conn: Conn) -> None:
     conn.execute("SELECT cronstream.grant_definitions('pg_read_all_stats')")
     conn.execute("SET LOCAL ROLE pg_read_all_stats")
