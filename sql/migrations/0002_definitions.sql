@@ -84,8 +84,10 @@ $$;
 
 -- AFTER each statement: one change an edited row. Touches nothing but job_changes, so
 -- that a user's open transaction holds up nobody else.
+-- No nested loops: a session keeps the plan that it made for one row, and would go through all pairs of a hundred thousand.
 CREATE FUNCTION cronstream.record_changes() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+    SET enable_nestloop = off AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
         INSERT INTO cronstream.job_changes (job_id, revision, kind)

@@ -175,8 +175,10 @@ END $$;
 
 -- AFTER each statement: the rows whose schedule is new, but a hundred at the most. A fleet that moves
 -- in is no conversation, and pays nothing here; nor does a client that hears no notices.
+-- No nested loops: they promise the first hundred soon, and go through all pairs where there is none.
 CREATE FUNCTION cronstream.tell_surprises() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on
+    SET enable_nestloop = off AS $$
 BEGIN
     IF current_setting('client_min_messages') IN ('warning', 'error') THEN
         RETURN NULL;

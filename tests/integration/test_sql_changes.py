@@ -274,3 +274,17 @@ def test_telling_the_previous_schedule_calls_no_function(conn: Conn) -> None:
     text = " ".join(row[0] for row in plan)
     assert "jsonb_build_object(" in text
     assert "schedule_of(" not in text
+
+
+@pytest.mark.parametrize("schedule", ["every = '3 minutes'", "ends_at = '2999-01-01 00:00Z'", "enabled = false"])
+def test_a_large_statement_goes_through_no_pairs_of_rows(conn: Conn, schedule: str) -> None:
+    """Whatever plan the session keeps of earlier statements; all pairs of these rows would take minutes."""
+    conn.execute(
+        "INSERT INTO cronstream.job_definitions (name, every, ends_at, handler)"
+        " SELECT 'j' || i, '1 day', '2998-01-01 00:00Z', 'log' FROM generate_series(1, 30000) i"
+    )
+    update = f"UPDATE cronstream.job_definitions SET {schedule}"
+    for one in range(1, 9):
+        conn.execute(f"{update} WHERE name = 'j{one}'")
+    conn.execute("SET statement_timeout = '40s'")
+    assert conn.execute(update).rowcount == 30000
