@@ -1,16 +1,25 @@
 -- Commands of the topic: what each says is done by the function of the same name, and its answer is stored.
 
 -- Store that a command was refused, or find the answer of the same id. Where the id is another request's, that one's
--- answer stays: this refusal is told and not stored.
+-- answer stays: this refusal is told and not stored. Nor is one of a job that cannot be, by its tenant or name.
 CREATE FUNCTION cronstream.refuse_command(kind text, tenant text, name text, id text, error jsonb) RETURNS jsonb
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
-    request record;
+    unstored CONSTANT jsonb := jsonb_build_object('id', id, 'command', kind, 'tenant', tenant, 'name', name, 'accepted', false, 'error', error);
+    request  record;
+    field    text;
 BEGIN
     BEGIN
         request := cronstream.begin_request(kind, tenant, name, id);
-    EXCEPTION WHEN unique_violation THEN
-        RETURN jsonb_build_object('id', id, 'command', kind, 'tenant', tenant, 'name', name, 'accepted', false, 'error', error);
+    EXCEPTION
+        WHEN unique_violation THEN
+            RETURN unstored;
+        WHEN invalid_parameter_value THEN
+            GET STACKED DIAGNOSTICS field = COLUMN_NAME;
+            IF field = 'id' THEN
+                RAISE;
+            END IF;
+            RETURN unstored;
     END;
     IF request.answer IS NOT NULL THEN
         RETURN request.answer;
