@@ -270,6 +270,7 @@ class World:
     def settle(self) -> None:
         """No more faults; until nothing is left to do."""
         self.meanwhile = self.log.faults = False
+        self.reader._looked_ns = 0  # seconds may have passed in one look here: ten times as long is not waited for
         self.capture(len(self.feed))
         for _ in range(12):
             self.clock.advance(0.6)
