@@ -49,6 +49,7 @@ CREATE FUNCTION cronstream.grant_viewing(role_name name) RETURNS void
 BEGIN
     PERFORM cronstream.grant_history(role_name);
     EXECUTE format('GRANT SELECT ON cronstream.job_definitions, cronstream.schedules, cronstream.job_changes, cronstream.open_requests, '
-                   'cronstream.dead_letters, cronstream.zones, cronstream.schema_migrations TO %I', role_name);
-    PERFORM cronstream.grant_functions(role_name, ARRAY['zone_names']);
+                   'cronstream.dead_letters, cronstream.zones, cronstream.schema_migrations, '
+                   'cronstream.coordinator_epoch, cronstream.job_rules TO %I', role_name);  -- the last two: doctor
+    PERFORM cronstream.grant_functions(role_name, ARRAY['zone_names', 'us']);
 END $$;

@@ -90,6 +90,9 @@ def test_a_role_of_grant_viewing_sees_everything_and_changes_nothing(
         assert said.exit_code == 0, (arguments, said.output)
         assert shown is None or shown in said.stdout
     assert "1 definition" in next(line for line in viewer("status").stdout.splitlines() if "postgres" in line)
+    judged = viewer("doctor").stdout
+    assert "definitions" in judged
+    assert "permission denied" not in judged
     for arguments in (["jobs", "pause", "acme/job"], ["jobs", "run-now", "acme/job"]):
         assert "grant_definitions" in viewer(*arguments).stderr
     assert "grant_definitions" in viewer("dead-letters", "discard", letter["letter_id"]).stderr
